@@ -115,7 +115,7 @@ def test_says_what_nothing_was_seen_of() -> None:
     seen = observed(ran(any_dataflow(APP), PAIR, ["slow/0"] * 5, 5.0).records)
     other = seen._replace(services=seen.services[seen.services["component"] != "work"])
     left = {one.what: one.why for one in combine(APP, PAIR, other, None).left}
-    assert left["variation of work"] == "0 were followed"
+    assert left["variation of work"] == "only 0 tuples were traced"
     assert left["variation of in"] == "a source's tuples have no such times"
     assert "the time a move takes" in left
 
@@ -186,4 +186,4 @@ def test_machines_have_what_their_workers_tell(seen: Observed) -> None:
     assert (silent.cores, silent.slots, silent.processes) == (2, 2, 2)
     real = on_real_machines(seen, 6.0)
     left = {one.what: one.why for one in combine(APP, seen_cluster(real), real, None).left}
-    assert left["cores and memory of machines"] == "taken as the run's workers were told them"
+    assert left["cores and memory of machines"] == "as reported by the run's workers"

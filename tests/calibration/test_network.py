@@ -93,7 +93,7 @@ def test_a_card_that_is_never_the_limit_stays_unlimited() -> None:
     real = Cluster(name="two", machines=machines(None, None))
     found = measure_network(real, probed(real)[0])
     assert [machine.network_mbps for machine in found.cluster.machines] == [None, None]
-    assert "no slower" in next(one.why for one in found.left if one.what == "bandwidth of m0")
+    assert "not slower" in next(one.why for one in found.left if one.what == "bandwidth of m0")
 
 
 def test_sends_within_and_between_processes() -> None:
@@ -179,14 +179,14 @@ def test_clocks_that_are_further_off_than_delays_tell_no_variation() -> None:
     ahead = [one._replace(seconds=one.seconds - 1.0, times=tuple(time - 1.0 for time in one.times)) for one in sent]
     for wrong in (off, ahead):
         found = measure_variation(cluster, wrong)
-        assert found == Left(what=VARIATION, why="clocks were further off than delays are long")
+        assert found == Left(what=VARIATION, why="clock errors exceed the delays")
 
 
 def test_too_few_tuples_tell_no_variation() -> None:
     cluster, sent = timed(0.002, 0.2, repeats=FEWEST)
     near = [one for one in sent if one.source // 2 == one.target // 2]
     found = measure_variation(cluster, near)
-    assert found == Left(what=VARIATION, why=f"0 tuples went to another host; it takes {FEWEST}")
+    assert found == Left(what=VARIATION, why=f"only 0 tuples went to another host, at least {FEWEST} are needed")
 
 
 def test_variation_is_in_the_costs_of_real_machines_and_left_on_emulated_ones() -> None:

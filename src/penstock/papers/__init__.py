@@ -1,1 +1,1 @@
-"""The reproduced works, one package each; nothing imports them but the experiments, by name."""
+"""The reproduced works, one package each; only the experiments import them, by name."""

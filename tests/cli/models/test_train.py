@@ -104,7 +104,7 @@ def test_refuses_tables_that_are_not_there_or_of_another_application(
     words = ("word-count", "li-10", "--policy", "round-robin", "--model", models)
     for arguments, told in (
         ((*plain, "--tables", tmp_path), "there is no table features"),
-        ((*plain, "--tables", tmp_path / "tables", "--run", "r1"), "holds no run 'r1'; there are imaginary-2025"),
+        ((*plain, "--tables", tmp_path / "tables", "--run", "r1"), "contains no run 'r1'; there are imaginary-2025"),
         ((*plain, "--run", "r1"), "add --tables DIR"),
         (("word-count", "li-10", "--tables", tmp_path / "tables"), "add --model FILE"),
         ((*words, "--tables", tmp_path / "tables"), "which 'word-count' does not have; choose tables of its runs"),

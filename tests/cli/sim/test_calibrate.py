@@ -82,7 +82,7 @@ def test_gives_back_what_emulated_machines_take(penstock: Callable[..., Ran], tm
         (["word-count", "--emulate", "nowhere"], "'nowhere'"),
         (
             ["word-count", "--emulate", "li-10", "--duration", 1],
-            "duration: expected more than the 2 s that do not count",
+            "duration: expected more than the settling time of 2 s",
         ),
         (["word-count", "--duration", "nan"], "duration: expected a number > 0, got nan; choose another --duration"),
         (["word-count", "--duration", "inf"], "duration: expected a number > 0, got inf; choose another --duration"),

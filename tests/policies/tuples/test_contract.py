@@ -268,6 +268,6 @@ def test_shares_out_no_more_than_there_is_alike_for_equal_seeds_and_interpreted(
 )
 def test_a_wrong_parameter_is_a_one_line_error(kind: str, spec: str, said: str) -> None:
     with pytest.raises(PenstockError) as caught:
-        getattr(registry, kind)(spec)
+        getattr(registry, f"{kind}_policy")(spec)
     assert str(caught.value).startswith(said)
     assert "\n" not in str(caught.value)

@@ -1,7 +1,8 @@
-"""Hone's simulated figures (§4.4), what an independent check found of them, and its theorem against exact optima.
+"""Hone's simulated figures (§4.4), independent checks of them, and its theorem against exact optima.
 
-A file a figure: `backlogs` 6, `fairness` 7, `delays` 8, then those that the paper does not have: `skews`, `signals`,
-`competition`. They share `links`, the rules of sending and one simulation of a link, and `tables`, sums over seeds.
+One file per figure: `backlogs` 6, `fairness` 7, `delays` 8, then figures that the paper does not have: `skews`,
+`signals`, `competition`. They share `links`, the sending rules and the simulation of a link, and `tables`, sums over
+seeds.
 """
 
 from penstock.experiments.figure import Figure

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
 KINDS = ("poisson", "trace")
-RATE = 1000  # of every queue, where their number varies
-NOTED = (500, 900, 1000, 2000)  # rates of which the independent check gives figures
+RATE = 1000  # of every queue, if their number varies
+NOTED = (500, 900, 1000, 2000)  # rates with figures from the independent check
 FROM_RRB, FROM_WC_RR = (0.69, 0.85, 0.82, 0.06), (0.30, 0.55, 0.58, 0.06)
-POINTS = 0.05  # of a share, that ours may differ by
-OVERLOAD = 2000  # twice what the card can send
+POINTS = 0.05  # tolerance of a share
+OVERLOAD = 2000  # twice the capacity of the card
 
 
 def _cases_by_rate(quick: bool) -> Sequence[Case]:
@@ -149,7 +149,7 @@ def _checked(base: str, found: Spreads, wanted: Sequence[float]) -> Claim:
 
 
 def _alternative(found: Spreads) -> Claim:
-    """Compare with what needs no signal."""
+    """Compare with a rule that needs no signal."""
     return Claim(
         "6a",
         "ours: LBF is below FIFO too, which is what Storm and Flink do",
@@ -177,7 +177,7 @@ def _claims_by_number(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _halves(values: Sequence[float]) -> tuple[float, float]:
-    """Return by which factor values grow in the first half of their range, and in the second."""
+    """Return the growth factors of values in the first and in the second half of their range."""
     middle = values[len(values) // 2]
     return middle / values[0], values[-1] / middle
 

@@ -1,8 +1,8 @@
-"""Theorem 1: longest-first against the exact offline optimum, and the worst that was found of every other rule.
+"""Theorem 1: longest-first against the exact offline optimum, and the worst case found for every other rule.
 
-Small random cases, the staircase that is played against each rule, and the queue that is overtaken. Backlogs of both
-sides are those at the ends of slots. Where the optimum is 0 no ratio exists: such cases are counted apart, and no rule
-that never idles leaves anything there.
+Small random cases, the staircase adversary against each rule, and the overtaken queue. Backlogs of both sides are
+measured at the ends of slots. If the optimum is 0 there is no ratio: such cases are counted separately, and no rule
+that never idles has a backlog there.
 """
 
 from collections import deque
@@ -41,7 +41,7 @@ NUMBERS = (2, 3, 4, 8, 16, 32, 64)
 DEPTHS = (1, 8)  # of a staircase
 OVERTAKEN_DEPTH = 4
 RATIO_2 = 2.0
-WHY = {  # a rule does not keep longest-first's ratio
+WHY = {  # why a rule does not keep longest-first's ratio
     RRB: "it idles while tuples wait",
     LBF_HELD: "it idles while tuples wait",
     LBF_CONSERVING: "its signal is up to ten slots old",
@@ -51,19 +51,19 @@ IDLING = (RRB, LBF_HELD)
 
 
 class Player:
-    """A rule of sending as the adversary sees it: backlogs in, the queue that sends out."""
+    """A sending rule as the adversary sees it: from backlogs to the queue that sends."""
 
     def __init__(self, spec: str, queues: int, seed: int = 0) -> None:
         self._rule = sending_policy(spec).rule
         self._state = np.zeros(STATE)
         self._rng = np.random.default_rng(seed)
         self._left = np.zeros(queues, dtype=np.int64)
-        self._came: list[deque[int]] = [deque() for _ in range(queues)]  # slots, of the tuples of each queue
+        self._came: list[deque[int]] = [deque() for _ in range(queues)]  # arrival slots of the tuples of each queue
         self._slot = 0
-        self.largest = 0  # backlog at the end of any slot
+        self.largest = 0  # maximum backlog at the end of a slot
 
     def __call__(self, backlog: Counts) -> int:
-        """Choose a queue; -1: none sends."""
+        """Select a queue; -1: none sends."""
         for queue, came in enumerate(backlog - self._left):
             self._came[queue].extend([self._slot] * int(came))
         oldest = np.array([came[0] if came else 0 for came in self._came], dtype=np.float64)
@@ -101,7 +101,7 @@ def _cases(quick: bool) -> Sequence[Case]:
 
 
 def _run(case: Case) -> list[Row]:
-    """Play against every rule and return a row a rule and number of queues."""
+    """Play against every rule and return one row per rule and number of queues."""
     found: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for rule, queues, largest, optimum in _played(case):
         found.setdefault((rule, queues), []).append((largest, optimum))

@@ -1,7 +1,7 @@
-"""Figure 8: how long a tuple waits in its out-queue on average, against the rate and the number of queues.
+"""Figure 8: mean waiting time of a tuple in its out-queue, against the rate and the number of queues.
 
-Every rule that sends whenever there is something to send keeps the same number of tuples waiting in every slot, so by
-Little's law all of them have the same mean delay; they differ in whose tuples wait. RRB idles, and pays.
+Every work-conserving rule keeps the same number of tuples waiting in every slot, so by Little's law all of them have
+the same mean delay; they differ in which tuples wait. RRB idles, so its delay is longer.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ RATE = 1000
 SWEEPS = {"rate": "tuples a second, each of 10 queues", "queues": f"queues of {RATE:,} tuples a second"}
 NEVER_IDLE = (LBF, WC_RR, RANDOM, FIFO)
 POINTS = 0.05
-SAME = 1e-9  # relative difference of delays that is rounding
+SAME = 1e-9  # relative difference of delays that is considered rounding
 
 
 def _cases(quick: bool) -> Sequence[Case]:

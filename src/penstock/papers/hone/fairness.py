@@ -1,7 +1,7 @@
 """Figure 7: Jain's index of the backlogs under LBF relative to that under RRB, at nine slots of a run.
 
-The index of queues that are all empty is 0/0. The paper does not say what it takes; at light load it decides what the
-figure shows, so both readings are here: 1, as equal as can be, or such slots left out.
+The index of empty queues is 0/0. The paper does not define it; at light load it determines the figure, so both
+conventions are shown: 1, the maximum, or such slots left out.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
 RATE = 1000
-TEN_TIMES = 8.0  # what passes for the paper's factor
+TEN_TIMES = 8.0  # minimum factor that is accepted for the paper's
 SWEEPS = {"rate": "tuples a second, each of 10 queues", "queues": f"queues of {RATE:,} tuples a second"}
 
 

@@ -1,9 +1,9 @@
-"""What Hone's figures share: the rules of sending by the paper's names, and one simulation of a link as a row.
+"""Shared by Hone's figures: the sending rules by the paper's names, and one simulation of a link as a row.
 
-A case is one rule on one draw of arrivals; equal kinds, queues, rates and seeds are equal draws, so that rules are
-compared on the same tuples, and figures share their cases. A tuple that is sent in the slot of its arrival has waited
-for nothing; one that still waits at the end counts with its age, as the delays of a link that is overloaded would
-otherwise be those of the few tuples that got away.
+A case is one rule on one random sequence of arrivals; equal kinds, queues, rates and seeds give equal arrivals, so
+rules are compared on the same tuples, and figures share cases. A tuple that is sent in its arrival slot has a delay of
+0; one that still waits at the end counts with its age, because otherwise the delays of an overloaded link would be
+those of the few tuples that were sent.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,20 +22,20 @@ from penstock.workloads.hone import draw, hone_link, link_arrivals, link_load
 
 SLOTS = 10_000  # §4.4
 QUEUES = 10
-RATES = (500, *range(1000, 5001, 500))  # tuples a second and queue
-SAMPLED = tuple(range(1000, 9001, 1000))  # slots at which fairness is looked at
-CHECKED = 900  # a rate that the paper does not have: close to what the card can send
+RATES = (500, *range(1000, 5001, 500))  # tuples per second and queue
+SAMPLED = tuple(range(1000, 9001, 1000))  # slots at which fairness is measured
+CHECKED = 900  # a rate that is not in the paper, close to the capacity of the card
 SEEDS, QUICK_SEEDS = 10, 3
-WAY = 1.0  # slots from the out-queue to where nothing waits: part of every response time, and of no delay
+WAY = 1.0  # slots from the out-queue to a receiver without queue: part of every response time, not of delays
 
 
 class Rule(NamedTuple):
-    """A rule of sending: what figures call it, how it is asked for, how it is drawn."""
+    """A sending rule: its name in figures, its specification, and its style in plots."""
 
     name: str
     spec: str
     colour: str
-    mark: str  # at every point, as curves may lie on one another
+    mark: str  # at every point, because curves may overlap
     line: str = "-"
 
 
@@ -62,7 +62,7 @@ RULE = {rule.name: rule for rule in RULES}
 def link_cases(
     kinds: Sequence[str], queues: Sequence[int], rates: Sequence[int], rules: Iterable[str], quick: bool
 ) -> list[Case]:
-    """Return every rule on every draw."""
+    """Return every rule on every sequence of arrivals."""
     seeds = range(QUICK_SEEDS if quick else SEEDS)
     columns = ("kind", "queues", "rate", "rule", "seed")
     return [dict(zip(columns, values, strict=True)) for values in product(kinds, queues, rates, list(rules), seeds)]
@@ -87,7 +87,7 @@ def run_link(case: Case) -> list[Row]:
 
 
 def send_over(counts: Counts, spec: str, seed: int = 0) -> Outcome:
-    """Send tuples that come by slot and queue [slots, N] over a link, by a rule."""
+    """Send tuples that arrive by slot and queue [slots, N] over a link, with a rule."""
     return simulate(
         _link(counts.shape[1]),
         Arrivals(link_arrivals(counts)),
@@ -98,14 +98,14 @@ def send_over(counts: Counts, spec: str, seed: int = 0) -> Outcome:
 
 
 def measures(outcome: Outcome) -> dict[str, Value]:
-    """Return what is compared: backlogs in tuples, delays in slots."""
+    """Return the compared measures: backlogs in tuples, delays in slots."""
     fairness = outcome.series.fairness
     return {
         "largest": outcome.longest,
         "largest_p99": float(np.percentile(outcome.series.longest, 99)),  # over slots, of the longest queue
         "delay": outcome.response - WAY,
         "delay_p99": outcome.response_p99 - WAY,
-        # B(t) is what is left at the end of slot t - 1; not a number where nothing is
+        # B(t) is the backlog at the end of slot t - 1; NaN if it is empty
         **{f"jain_{slot}": float(fairness[slot - 1]) for slot in SAMPLED},
     }
 

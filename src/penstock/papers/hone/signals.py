@@ -1,7 +1,7 @@
-"""Holding the signal: what it costs that the longest queue keeps the card for τ slots, as Hone's implementation does.
+"""Duration of a signal: cost of the longest queue keeping the card for τ slots, as in Hone's implementation.
 
-As published nobody else sends meanwhile, so that the card idles when the signalled queue runs empty. Work-conserving,
-the longest of the others does.
+As published, no other queue sends in the meantime, so the card idles when the signalled queue runs empty. In the
+work-conserving variant, the longest of the others sends.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 TAUS, QUICK_TAUS = (1, 2, 5, 10, 20, 50, 100), (1, 2, 10, 50)
 KINDS = ("poisson", "trace")
 RATES = (500, 900)
-RATE = 900  # of which the check tells
+RATE = 900  # of the independent check
 NOTED = {1: 4.4, 2: 9.0, 10: 45.0}  # τ: mean delay in slots, as published
 TOLERANCE = 0.1
 SAME = 1e-9

@@ -1,4 +1,4 @@
-"""What longest-first buys where queues differ: the largest backlog at a load of 0.9 under arrivals that are skewed."""
+"""Benefit of longest-first with unequal queues: the maximum backlog at a load of 0.9 with skewed arrivals."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -14,8 +14,8 @@ from penstock.workloads.hone import BURST, HOT_SHARE, ON, WORDS, ZIPF
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
-RATE = 900  # a tenth of the load of 0.9, on average over queues
-KINDS = {  # as the check has them: LBF, WC-RR, FIFO
+RATE = 900  # a tenth of the load of 0.9, mean over queues
+KINDS = {  # with the check's figures: LBF, WC-RR, FIFO
     "hot-queue": ("one hot queue", (6.0, 25.0, 15.0)),
     "zipf": ("Zipf", (4.4, 23.0, 12.0)),
     "on-off": ("on/off", (68.0, 182.0, 153.0)),
@@ -72,7 +72,7 @@ def _checked(kind: str, largest: dict[str, Spreads]) -> Claim:
 
 
 def _why(kind: str, ordered: bool) -> str:
-    """Say why figures differ from the check's, which does not tell how it skewed arrivals."""
+    """Explain the difference from the check's figures, which do not specify the skew."""
     if not ordered:
         return "another order"
     ours = {

@@ -1,4 +1,4 @@
-"""Means and spreads over seeds: how they are taken, judged, written in a table of claims and drawn."""
+"""Means and spreads over seeds: computed, compared, formatted for a table of claims, and drawn."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -14,10 +14,10 @@ from penstock.papers.hone.links import RULE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PAPER_RUNS = 1  # the paper does not tell of several
+PAPER_RUNS = 1  # the paper does not mention several
 CHECK_RUNS = 10
 JUDGED = "or two standard errors"
-FEW = 100.0  # highest to lowest up to which an axis has room for labels between powers of ten
+FEW = 100.0  # maximum ratio of an axis that has room for labels between powers of ten
 
 
 class Spread(NamedTuple):
@@ -28,18 +28,18 @@ class Spread(NamedTuple):
     runs: int
 
     def allows(self, value: float, least: float, runs: int) -> bool:
-        """Tell whether a mean over other runs may be the same: within `least` or two standard errors."""
+        """Return whether a mean over other runs may be equal: within `least` or two standard errors."""
         error = self.deviation * sqrt(1.0 / self.runs + 1.0 / runs)
         return abs(self.mean - value) <= max(least, 2.0 * error)
 
     @property
     def percent(self) -> str:
-        """A share, written so: `82 ± 2 %`."""
+        """A share, formatted such as `82 ± 2 %`."""
         return f"{100 * self.mean:.0f} ± {100 * self.deviation:.0f} %"
 
     @property
     def text(self) -> str:
-        """A number, written so: `4.2 ± 0.4`."""
+        """A number, formatted such as `4.2 ± 0.4`."""
         return f"{self.mean:.1f} ± {self.deviation:.1f}"
 
 
@@ -58,7 +58,7 @@ def by_rule(rows: pd.DataFrame, measure: str, by: str) -> dict[str, Spreads]:
 
 
 def below(rows: pd.DataFrame, measure: str, rule: str, base: str, by: str) -> Spreads:
-    """Return by how much a rule is below another, as a share of the other, on the same draws."""
+    """Return the relative reduction of a measure by a rule compared with another, on the same arrivals."""
     wide = rows.pivot_table(index=[by, "seed"], columns="rule", values=measure)
     share = (1.0 - wide[rule] / wide[base]).rename("share").reset_index()
     return spreads(share, "share", by)
@@ -80,12 +80,12 @@ def averages(found: Spreads) -> list[float]:
 
 
 def percents(found: Spreads, places: Iterable[int], unit: str) -> str:
-    """Write shares at several places: `69 ± 4 % at 500/s, 85 ± 3 % at 900/s`."""
+    """Format shares at several places: `69 ± 4 % at 500/s, 85 ± 3 % at 900/s`."""
     return ", ".join(f"{found[x].percent} at {x:,}{unit}" for x in places)
 
 
 def growing(values: Sequence[float], slack: float = 0.0, share: float = 0.0) -> bool:
-    """Tell whether values grow from one to the next, or fall by no more than `slack` and a share of the one before."""
+    """Return whether values grow from one to the next, or decrease by at most `slack` plus a share of the previous."""
     return all(after >= before * (1.0 - share) - slack for before, after in pairwise(values))
 
 
@@ -118,7 +118,7 @@ def mark(axis: "Axes", places: Sequence[int]) -> None:
 
 
 def finish(axis: "Axes", across: str, up: str, title: str = "", logarithmic: bool = False) -> None:
-    """Label an axis, logarithmic upwards where asked, with as many figures as there is room for."""
+    """Label an axis, with a logarithmic y-axis if requested and as many labels as fit."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     label(axis, across, up, title)

@@ -1,7 +1,7 @@
-"""POTUS's figures, and some of our own on what the paper leaves open; a file a figure or a pair of them.
+"""POTUS's figures, and some of our own on what the paper leaves open; one file per figure or pair of figures.
 
 `lookahead` 4, `backlogs` 5a and 5b, `costs` 5c and 5d, `predictions` 6a and 6b, `phantoms` 6c, `settings`, `theorems`
-(with the counterexample), `beyond`. `runs` is the simulation that they share, `summaries` how they sum up and draw.
+(with the counterexample), `beyond`. They share the simulation in `runs`; `summaries` has their statistics and plots.
 """
 
 from penstock.experiments.figure import Figure

@@ -1,4 +1,4 @@
-"""Figures 5a and 5b: the time-average backlog against V for several look-aheads, on either fabric."""
+"""Figures 5a and 5b: the time-average backlog against V for several look-aheads, on both fabrics."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 WEIGHTS, QUICK_WEIGHTS = (1.0, 5.0, 10.0, 16.0, 20.0, 30.0, 40.0, 50.0), (1.0, 16.0, 30.0, 50.0)
 WINDOWS = (0, 2, 5)
 SATURATED_WEIGHTS = (0.0, 5.0, 16.0, 30.0)
-SATURATED = (0.98, 0.995)  # on every component: where Shuffle's backlog is as large as that of POTUS
-STRAIGHT = 0.99  # R² of what is called linear
+SATURATED = (0.98, 0.995)  # utilisation of every component at which Shuffle's backlog equals that of POTUS
+STRAIGHT = 0.99  # minimum R² of a linear relation
 
 
 def _cases(fabric: str, quick: bool) -> list[Case]:
@@ -83,7 +83,7 @@ def _claims(number: str, rows: pd.DataFrame) -> list[Claim]:
 
 
 def _crossing_claim(number: str, rows: pd.DataFrame) -> Claim:
-    """Judge where POTUS's backlog passes Shuffle's, and say where it does in other settings."""
+    """Check where POTUS's backlog exceeds Shuffle's, and report where it does in other settings."""
     usual = where(rows, balanced=False, window=0)
     own = where(usual, arrivals=max(usual["arrivals"].unique()))
     first = means(where(own, policy="potus"), "v", "backlog")

@@ -1,10 +1,10 @@
-"""A figure of our own: POTUS-plus on random systems, beside POTUS at its best V and the strongest alternative.
+"""A figure of our own: POTUS-plus on random systems, compared with POTUS at its best V and the best alternative.
 
-Twenty numbers in a row have every depth from one to five hops on both fabrics with Poisson arrivals and traces; the
-load is drawn from 0.5 to 0.95. They begin at 100, as POTUS-plus's one constant was chosen on systems below 20. In the
-family `equal` all tasks of a component serve equally fast, as in the paper; in `mixed` the service of every task of the
-same systems is multiplied by a factor drawn evenly from 1 to 2. One setting of POTUS-plus is for response time (V = 0),
-one for cost; neither is fitted to a system.
+Twenty consecutive numbers cover every depth from one to five hops on both fabrics with Poisson arrivals and traces; the
+load is random from 0.5 to 0.95. Numbers start at 100, because POTUS-plus's one constant was chosen on systems below 20.
+In the family `equal` all tasks of a component have equal service rates, as in the paper; in `mixed` the service rate of
+every task of the same systems is multiplied by a random factor from 1 to 2. One setting of POTUS-plus is for response
+time (V = 0), one for cost; neither is fitted to a system.
 """
 
 from collections.abc import Sequence
@@ -27,15 +27,15 @@ from penstock.workloads.potus import RandomPotusWorkload, arrival_counts, random
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
-FIRST, SYSTEMS, REPEATS = 100, 20, 3  # arrivals are drawn anew for every repeat, the system is not
+FIRST, SYSTEMS, REPEATS = 100, 20, 3  # every repeat has new arrivals on the same system
 QUICK_STEP, QUICK_REPEATS = 3, 1  # every third system
 FAMILIES = ("equal", "mixed")
-FASTER = 2.0  # the largest factor of `mixed`
-WEIGHTS = (0.0, 1.0, 3.0, 10.0)  # of POTUS; its best is taken system by system
-COST_MINDED = 10.0  # V of POTUS-plus where cost matters most
-WARM_UP, QUICK_WARM_UP = 3000, 700  # equal for all, so that all get the same tuples
-LEVEL = 1.01  # a ratio of response times that a few runs cannot tell from 1
-NEAR, UNDER = 1.02, 0.997  # the cost that is asked for, relative to the least one; below is not paid but held back
+FASTER = 2.0  # maximum factor of `mixed`
+WEIGHTS = (0.0, 1.0, 3.0, 10.0)  # of POTUS; the best is selected by system
+COST_MINDED = 10.0  # V of POTUS-plus if cost matters most
+WARM_UP, QUICK_WARM_UP = 3000, 700  # equal for all policies, so that all receive the same tuples
+LEVEL = 1.01  # a ratio of response times that a few runs cannot distinguish from 1
+NEAR, UNDER = 1.02, 0.997  # accepted cost relative to the minimum; a lower one means that tuples were held back
 
 
 def _cases(quick: bool) -> list[Case]:
@@ -61,7 +61,7 @@ def _cases(quick: bool) -> list[Case]:
 
 
 def run_random(one: Case) -> Sequence[Row]:
-    """Run a policy on the system of a number."""
+    """Run a policy on the system with a number."""
     number, repeat, warm_up, slots = (int(one[name]) for name in ("seed", "repeat", "warm_up", "slots"))
     drawn = _drawn(number, str(one["kind"]))
     rng = np.random.default_rng([number, 2, repeat])
@@ -81,7 +81,7 @@ def run_random(one: Case) -> Sequence[Row]:
 
 
 def mixed(system: System, number: int) -> System:
-    """Return a system whose tasks are up to twice as fast, each by another factor; γ is twice as large."""
+    """Return a system whose tasks are up to twice as fast, each with a random factor; γ is doubled."""
     factor = np.random.default_rng([number, 5]).uniform(1.0, FASTER, system.tasks)
     return system._replace(service=system.service * factor, limit=np.ceil(FASTER * system.limit).astype(np.int64))
 
@@ -92,12 +92,12 @@ def _drawn(number: int, kind: str) -> RandomPotusWorkload:
 
 
 def compared(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return a row a system of a family: what POTUS-plus has relative to others, mean over repeats.
+    """Return one row per system of a family: POTUS-plus relative to others, mean over repeats.
 
     `to_potus`, `to_other` and `to_least` are ratios of response times to POTUS at its best V, to the best alternative
     and to `least-loaded`, and `response` to the better of the first two, with its standard deviation `response_sd`;
-    `cost` is its cost-minded cost relative to the least one, `cost_potus` the least of POTUS's. What is not a number
-    in any run is none here.
+    `cost` is its cost with the setting for cost relative to the minimum, `cost_potus` the minimum of POTUS's. Values
+    are missing if they are in any run.
     """
     rows = cost_ratio(rows)
     places = rows.groupby(["family", "seed"])
@@ -124,18 +124,18 @@ def _of(family: str, found: pd.DataFrame) -> pd.DataFrame:
 
 
 def _runs(rows: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """Return a measure with a row a run and a column a policy and its V."""
+    """Return a measure with one row per run and one column per policy and its V."""
     return rows.set_index(["family", "seed", "repeat", "policy", "v"])[measure].unstack(["policy", "v"])
 
 
 def _mean(values: "pd.Series[float]") -> "pd.Series[float]":
-    """Return for every run the mean over all repeats of its system; none where one of them is none."""
+    """Return for every run the mean over all repeats of its system; missing if one of them is."""
     mean: pd.Series[float] = values.groupby(["family", "seed"]).transform(lambda some: some.mean(skipna=False))
     return mean
 
 
 def _best(table: pd.DataFrame, choices: Sequence[tuple[str, float]]) -> "pd.Series[float]":
-    """Return the values of the choice that has the least mean, system by system."""
+    """Return the values of the choice with the minimum mean, by system."""
     best = table[choices[0]]
     for choice in choices[1:]:
         best = best.where(_mean(best) <= _mean(table[choice]), table[choice])
@@ -175,7 +175,7 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _family_claims(family: str, found: pd.DataFrame) -> list[Claim]:
-    """Judge time and cost in one family; what is not a number does not pass."""
+    """Check time and cost in one family; missing values do not pass."""
     what = "μ equal within a component" if family == "equal" else "μ another for every task"
     level = found["response"] <= LEVEL
     cheap = (found["cost"] <= NEAR) & (found["cost"] >= UNDER)
@@ -203,7 +203,7 @@ def _family_claims(family: str, found: pd.DataFrame) -> list[Claim]:
 
 
 def _speed_claim(found: pd.DataFrame) -> Claim:
-    """Judge whether POTUS-plus makes more of tasks that differ in speed than who looks at queues alone."""
+    """Check whether POTUS-plus uses tasks of different speed better than a rule that only compares queues."""
     mixed_ones, equal_ones = (_of(family, found)["to_least"] for family in ("mixed", "equal"))
     return Claim(
         "beyond",
@@ -217,7 +217,7 @@ def _speed_claim(found: pd.DataFrame) -> Claim:
 
 
 def _above(found: pd.DataFrame) -> str:
-    """Say in how many systems the ratio is above 1, and by how much."""
+    """Describe in how many systems the ratio is above 1, and by how much."""
     worse = found[~(found["response"] <= 1.0)]
     text = f"above 1 in {len(worse)} of {len(found)} systems"
     if not len(worse):
@@ -233,7 +233,7 @@ def _spread(values: "pd.Series[float]") -> str:
 
 
 def _where(worse: pd.DataFrame, measure: str) -> str:
-    """Say where it is worst."""
+    """Describe the worst systems."""
     texts = [
         f"system {number}: {row[measure]:.3f} ({row['fabric']}, {row['arrivals']}, {row['hops']} hops, "
         f"load {row['utilisation']:.2f})"

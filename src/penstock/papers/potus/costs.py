@@ -1,6 +1,7 @@
 """Figures 5c and 5d: the time-average communication cost against V without and with look-ahead; fat-tree, trace.
 
-How a source spreads what it must send and no queue is short enough for is not said in the paper; all ways are here.
+The paper does not say how a source distributes tuples that it must send although no queue is short enough; all variants
+are shown.
 """
 
 from collections.abc import Sequence
@@ -36,9 +37,9 @@ SOME_WEIGHTS = (1.0, 10.0, 40.0, 100.0)
 PLUS_WEIGHTS = (0.0, 1.0, 3.0, 10.0)
 OTHER_SPREADS = ("even", "random", "none")
 WINDOW = 10  # W of 5d
-NEAR = 0.01  # above the optimum: what is near it
-UNDER = 0.003  # below the optimum: what is still noise; more was not paid but held back
-SAME = 0.005  # costs that differ by no more than this are the same
+NEAR = 0.01  # above the optimum: accepted as near it
+UNDER = 0.003  # below the optimum: accepted as noise; more means that tuples were held back
+SAME = 0.005  # maximum difference of equal costs
 STEADY = "queues steady"
 
 
@@ -83,7 +84,7 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
 
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
-    """Judge 5c: without look-ahead."""
+    """Check 5c: without look-ahead."""
     rows = cost_ratio(rows)
     potus = where(rows, policy="potus", options="")
     at = {v: where(potus, v=v) for v in (1.0, 10.0, 40.0, 50.0, 100.0)}
@@ -136,7 +137,7 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _both_claim(rows: pd.DataFrame) -> Claim:
-    """Judge whether a V in the middle beats Shuffle in cost and backlog."""
+    """Check whether a medium V beats Shuffle in cost and backlog."""
     shuffled, middle = where(rows, policy="shuffle"), where(rows, policy="potus", options="", v=10.0)
     plus = where(rows, policy="potus-plus", v=1.0)
     cost, backlog = over(middle, shuffled, "ratio"), over(middle, shuffled, "backlog")
@@ -154,7 +155,7 @@ def _both_claim(rows: pd.DataFrame) -> Claim:
 
 
 def _spread_claims(rows: pd.DataFrame) -> list[Claim]:
-    """Judge what an independent check says of the ways to spread, without look-ahead."""
+    """Check what an independent check found for the variants of spreading, without look-ahead."""
     kept: dict[str, pd.DataFrame] = {}
     spread_out: dict[str, pd.DataFrame] = {}
     for way in ("least", *OTHER_SPREADS):
@@ -204,7 +205,7 @@ def _plus_claim(rows: pd.DataFrame) -> Claim:
 
 
 def _ahead_claims(rows: pd.DataFrame) -> list[Claim]:
-    """Judge 5d: with look-ahead against without."""
+    """Check 5d: with look-ahead compared with without."""
     rows = cost_ratio(rows)
     changes = {}
     for way in ("", *(f"spread={way}" for way in OTHER_SPREADS)):

@@ -1,4 +1,4 @@
-"""Figure 4: mean response time against the look-ahead W, and what Shuffle and others have without any."""
+"""Figure 4: mean response time against the look-ahead W, and that of Shuffle and others without look-ahead."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 WINDOWS, QUICK_WINDOWS = (0, 1, 2, 3, 4, 6, 8, 10, 15, 20), (0, 2, 6, 20)
 PLUS_WINDOWS = (0, 2, 6, 20)
-SATURATED = 0.98  # on every component: where the paper's ratio to Shuffle is found
+SATURATED = 0.98  # utilisation of every component at which the paper's ratio to Shuffle is reproduced
 
 
 def _cases(quick: bool) -> list[Case]:
@@ -107,7 +107,7 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _shuffle_claims(rows: pd.DataFrame, bare: pd.DataFrame) -> list[Claim]:
-    """Judge what is said of Shuffle beside POTUS without look-ahead."""
+    """Check the statements about Shuffle and POTUS without look-ahead."""
     ratio = over(where(bare, policy="shuffle"), where(bare, policy="potus"), "response")
     full = where(rows, balanced=True)
     shuffled = where(full, policy="shuffle")
@@ -142,12 +142,12 @@ def _curves(rows: pd.DataFrame) -> list["pd.Series[float]"]:
 
 
 def _left(curves: Sequence["pd.Series[float]"], window: int) -> Floats:
-    """Return what share of the response time is left at a look-ahead, curve by curve."""
+    """Return the remaining share of the response time at a look-ahead, curve by curve."""
     return np.array([found[window] / found[0] for found in curves])
 
 
 def _scale(saved: float) -> str:
-    """Say how long slots must be for the paper's fall, where a slot of look-ahead saves so many slots."""
+    """Describe the slot length that the paper's reduction implies, given the slots saved per slot of look-ahead."""
     text = f"the first six slots of look-ahead save {saved:.2f} each"
     return f"{text}, so 31.4 → 1.5 ms would take slots of {(31.4 - 1.5) / 6 / saved:.1f} ms" if saved > 0 else text
 

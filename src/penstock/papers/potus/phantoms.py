@@ -1,4 +1,4 @@
-"""Figure 6c: response time against look-ahead when arrivals are foreseen, missed, or foreseen among phantoms; V = 1."""
+"""Figure 6c: response time against look-ahead if arrivals are predicted, missed, or predicted among phantoms; V = 1."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
 WINDOWS, QUICK_WINDOWS = (0, 1, 2, 4, 6, 8, 10), (0, 2, 6, 10)
-PHANTOMS = (2.0, 5.0, 10.0, 20.0, 30.0)  # a slot, in the whole system
-SHARES = (0.1, 0.3)  # for every real tuple
+PHANTOMS = (2.0, 5.0, 10.0, 20.0, 30.0)  # per slot, in the whole system
+SHARES = (0.1, 0.3)  # per real tuple
 MODERATE, MODERATE_PHANTOMS = 0.5, (10.0, 30.0)
-NEVER = 0.99  # of no prediction: less than this helps
+NEVER = 0.99  # relative to no prediction: a lower value is a benefit
 
 
 def _cases(quick: bool) -> list[Case]:
@@ -68,7 +68,7 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
 
 
 def _added(rows: pd.DataFrame, x: float) -> float:
-    """Return how many phantoms there are for every real tuple."""
+    """Return the number of phantoms per real tuple."""
     return x / float(rows["tuples_a_slot"].mean())
 
 
@@ -135,7 +135,7 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _share_claim(usual: pd.DataFrame, bare: float, few: dict[float, "pd.Series[float]"]) -> Claim:
-    """Judge whether phantoms as a share of real tuples do less harm than as many a slot."""
+    """Check whether phantoms as a share of real tuples do less harm than the same number per slot."""
     shared = _curve(usual, SHARES[0], shared=True)
     amount = SHARES[0] * float(usual["tuples_a_slot"].mean())
     near = min(few, key=lambda x: abs(x - amount))
@@ -159,7 +159,7 @@ def _text(found: "pd.Series[float]") -> str:
 
 
 def _worse(found: "pd.Series[float]", bare: float) -> str:
-    """Say from which look-ahead on a curve is above no prediction all along."""
+    """Describe from which look-ahead on a curve stays above no prediction."""
     above = [window for window in found.index if window > 0 and (found.loc[window:] > bare).all()]
     return f"worse from W = {above[0]} on" if above else f"not worse at W = {found.index[-1]}"
 

@@ -1,7 +1,8 @@
 """Figures 6a and 6b: cost and response time against V for five predictors, perfect prediction and none; W = 1.
 
-Two settings. The paper's squared errors, 10 to 23, tell of sources with ten tuples a slot or more, and its gains of a
-system with room for phantoms; so beside the usual setting there is one of one task a source at half the load.
+Two settings. The paper's squared errors, 10 to 23, imply sources with ten tuples per slot or more, and its gains a
+system with room for phantoms; so in addition to the usual setting there is one with one task per source at half the
+load.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,9 +40,9 @@ PREDICTORS = {
     "kalman": "Kalman",
     "empirical:draw=true": "Distr",
 }
-"""The paper's but for Prophet, which fits for a good part of a second, every so often and for every source."""
+"""The paper's without Prophet, whose repeated fits of every source take a good part of a second each."""
 
-PROPHET_V = 5.0  # the only V at which it is run, where it is installed
+PROPHET_V = 5.0  # the only V with Prophet, if it is installed
 ENDED = 20.0  # V from which on the paper sees no gain
 
 NAMES = {"none": "no prediction", "perfect": "perfect", **PREDICTORS}
@@ -75,7 +76,7 @@ def _cases(quick: bool) -> list[Case]:
 
 
 def _named(rows: pd.DataFrame) -> pd.DataFrame:
-    """Name what is predicted: without look-ahead nothing is."""
+    """Name the prediction; without look-ahead there is none."""
     return cost_ratio(rows).assign(predictor=rows["forecast"].where(rows["window"] > 0, "none"))
 
 
@@ -92,7 +93,7 @@ def _draw(measure: str, rows: pd.DataFrame, picture: "Picture") -> None:
 
 
 def _cost_claims(rows: pd.DataFrame) -> list[Claim]:
-    """Judge 6a."""
+    """Check 6a."""
     own = where(_named(rows), **USUAL.settings)
     drops = {name: _change(where(own, predictor=name), "ratio", 1.0, 20.0) for name in NAMES}
     texts = ", ".join(f"{NAMES[name]} {signed(drop)}" for name, drop in drops.items())
@@ -141,7 +142,7 @@ def _error_claim(rows: pd.DataFrame) -> Claim:
 
 
 def _prophet(rows: pd.DataFrame) -> str:
-    """Say how Prophet fared, where it could be run."""
+    """Describe the results of Prophet, if it could be run."""
     own = where(_named(rows), predictor="prophet")
     if not len(own):
         return "Prophet is left out, as its extra is not installed (its errors on traces: docs/forecasting.md)"
@@ -154,7 +155,7 @@ def _prophet(rows: pd.DataFrame) -> str:
 
 
 def _response_claims(rows: pd.DataFrame) -> list[Claim]:
-    """Judge 6b."""
+    """Check 6b."""
     rows = _named(rows)
     places = {place.title: where(rows, **place.settings) for place in PLACES}
     tails = [
@@ -176,7 +177,7 @@ def _response_claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _dip_claim(rows: pd.DataFrame) -> Claim:
-    """Judge whether a little V is better than none."""
+    """Check whether a small V is better than none."""
     dips = {name: _change(where(rows, predictor=name), "response", 0.0, 5.0) for name in NAMES}
     return Claim(
         "6b",
@@ -190,7 +191,7 @@ def _dip_claim(rows: pd.DataFrame) -> Claim:
 
 
 def _gain_claims(places: Mapping[str, pd.DataFrame]) -> list[Claim]:
-    """Judge what prediction gains."""
+    """Check the benefit of prediction."""
     best = {title: best_gain(own, PREDICTORS) for title, own in places.items()}
     late = {title: best_gain(own[own["v"] >= ENDED], PREDICTORS) for title, own in places.items()}
     gone = min(gain.shares.mean() for gain in late.values()) >= -0.01
@@ -218,7 +219,7 @@ def _gain_claims(places: Mapping[str, pd.DataFrame]) -> list[Claim]:
 
 
 class Gain(NamedTuple):
-    """By how much a predictor changes the response time at a V."""
+    """Relative reduction of the response time by a predictor at a V."""
 
     predictor: str
     v: float
@@ -230,7 +231,7 @@ class Gain(NamedTuple):
 
 
 def best_gain(rows: pd.DataFrame, predictors: Iterable[str]) -> Gain:
-    """Return the predictor and the V with the least mean response time relative to none, seed by seed."""
+    """Return the predictor and the V with the minimum mean response time relative to none, seed by seed."""
     return min(
         (
             Gain(name, v, over(where(own, predictor=name), where(own, predictor="none"), "response") - 1)

@@ -1,7 +1,7 @@
-"""One simulation of one of POTUS's systems: what every figure is made of.
+"""One simulation of one of POTUS's systems: the basis of every figure.
 
-A case says everything, so that equal cases of several figures are run once: the system, what arrives, who routes, what
-is predicted. `case` fills in what a figure does not vary.
+A case is complete, so that equal cases of several figures are run once: the system, arrivals, routing, prediction.
+`case` adds the parameters that a figure does not vary.
 """
 
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ from penstock.workloads.potus import PotusWorkload, arrival_counts, look_ahead, 
 
 
 class Length(NamedTuple):
-    """How long a simulation is, in slots."""
+    """Duration of a simulation in slots."""
 
     slots: int  # that count
     warm_up: int
-    warm_up_v: int  # more of it for every unit of V: queues grow with V, and until they have, tuples cost nothing yet
+    warm_up_v: int  # additional warm-up per unit of V: queues grow with V, and until they have, tuples cost nothing
     seeds: int
 
 
@@ -35,7 +35,7 @@ LARGEST_V = 100
 
 FABRICS = ("jellyfish", "fat-tree")
 ALTERNATIVES = ("shuffle", "round-robin", "least-loaded", "load-aware-shuffle")
-"""Routing without a V; `local-first` is left out, as it overloads these systems."""
+"""Routing without a V; `local-first` is left out, because it overloads these systems."""
 
 _FIXED: dict[str, Value] = {
     "fabric": "fat-tree",
@@ -43,35 +43,35 @@ _FIXED: dict[str, Value] = {
     "utilisation": 0.8,
     "balanced": False,
     "container": 10,
-    "limit": 0,  # γ; 0: as large as it has to be
-    "spouts": 0,  # tasks of every source; 0: drawn
+    "limit": 0,  # γ; 0: as large as necessary
+    "spouts": 0,  # tasks of every source; 0: random
     "applications": 5,
     "shallowest": 3,
     "deepest": 5,
     "policy": "potus",
     "v": 3.0,
     "options": "",
-    "window": 0,  # W, the mean of what applications draw
-    "same": False,  # all have the mean
+    "window": 0,  # W, the mean over applications
+    "same": False,  # whether all have the mean
     "forecast": "perfect",
-    "phantoms": 0.0,  # false positives a slot in the whole system, or, where shared, for every real tuple
+    "phantoms": 0.0,  # false positives per slot in the whole system or, if shared, per real tuple
     "shared": False,
     "seed": 0,
 }
 
 
 def length(quick: bool) -> Length:
-    """Return how long simulations are."""
+    """Return the duration of simulations."""
     return QUICK if quick else FULL
 
 
 def arrivals_kind() -> str:
-    """Return what stands for the paper's trace: recordings where they are, otherwise what is built in."""
+    """Return the substitute for the paper's trace: recordings if available, otherwise a built-in process."""
     return "trace" if traces_folder() is not None else "self-similar"
 
 
 def case(quick: bool, **changes: Value) -> dict[str, Value]:
-    """Return a case: what a figure varies, and what none does."""
+    """Return a case: a figure's varied parameters, and constants."""
     span = length(quick)
     made = {**_FIXED, "arrivals": arrivals_kind(), **changes}
     if not policy_has_v(str(made["policy"])):
@@ -90,7 +90,7 @@ def run_system(one: Case) -> Sequence[Row]:
     setting = _setting(one)
     rng = np.random.default_rng([int(one["seed"]), 2])
     slots, longest = int(one["slots"]), int(one["longest"])
-    # whoever needs less time to warm up begins later, so that all are measured on the same arrivals
+    # policies with a shorter warm-up start later, so that all are measured on the same arrivals
     counts = arrival_counts(setting, str(one["arrivals"]), longest + slots, rng, traces_folder())
     counts = counts[:, longest - int(one["warm_up"]) :]
     lead = _lead(one, setting)
@@ -104,16 +104,17 @@ def run_system(one: Case) -> Sequence[Row]:
 
 
 def spec(one: Case) -> str:
-    """Return the text that describes a case's routing."""
+    """Return the specification of a case's routing."""
     if not policy_has_v(str(one["policy"])):
         return str(one["policy"])
     return f"{one['policy']}:v={one['v']}" + (f",{one['options']}" if one["options"] else "")
 
 
 def measured(system: System, came: Floats, found: Outcome, slots: int) -> dict[str, float]:
-    """Return the figures of a simulation, beside the least cost of what came.
+    """Return the measures of a simulation, with the minimum cost of its arrivals.
 
-    came: [T] mean tuples a slot. slots: that count. The optimum is not a number where nothing could carry what came.
+    came: [T] mean tuples per slot. slots: number of slots that count. The optimum is NaN if no routing carries the
+    load.
     """
     bound = communication_bound(system, came)
     optimum = np.nan if isinstance(bound, Overload) else bound.cost
@@ -125,7 +126,7 @@ def measured(system: System, came: Floats, found: Outcome, slots: int) -> dict[s
         "cost": found.cost,
         "optimum": optimum,
         "backlog": found.backlog,
-        "growth": grown / max(1, found.tuples),  # of the backlog from the first tenth to the last, for every tuple
+        "growth": grown / max(1, found.tuples),  # of the backlog from the first tenth to the last, per tuple
         "unfinished": found.unfinished / max(1, found.tuples),
         "tuples_a_slot": float(came.sum()),
         "served": found.hops,
@@ -139,7 +140,7 @@ def _setting(one: Case) -> PotusWorkload:
     return _drawn(str(one["fabric"]), int(one["seed"]), depth, tuple(asked.items()))
 
 
-@lru_cache(maxsize=256)  # cases come in no order, and drawing takes half as long as running
+@lru_cache(maxsize=256)  # cases are not sorted, and drawing takes half as long as running
 def _drawn(fabric: Any, seed: int, depth: tuple[int, int], asked: tuple[Any, ...]) -> PotusWorkload:
     return potus_workload(fabric, seed, depth=depth, **dict(asked))
 
@@ -152,7 +153,7 @@ def _lead(one: Case, setting: PotusWorkload) -> Longs:
 
 
 def _predicted(one: Case, setting: PotusWorkload, counts: Longs, lead: Longs) -> Longs | None:
-    """Return what is predicted for every slot; None: exactly what comes."""
+    """Return the prediction for every slot; None: exactly the arrivals."""
     if one["forecast"] == "perfect" or not lead.any():
         return None
     rng = np.random.default_rng([int(one["seed"]), 4])

@@ -1,7 +1,7 @@
-"""A figure of our own: what POTUS's results depend on that the paper leaves open.
+"""A figure of our own: parameters that POTUS's results depend on and the paper leaves open.
 
-Load and its balance, whether tuples in flight are seen, γ, predictors at several loads, and how many tasks a server
-takes. What an independent check found of each is confirmed or refuted.
+Load and its balance, whether tuples in flight are counted, γ, predictors at several loads, and the number of tasks per
+server. The findings of an independent check are confirmed or refuted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 LOADS, QUICK_LOADS = (0.6, 0.8, 0.9, 0.95, 0.98), (0.8, 0.98)
 EASY_LOADS, QUICK_EASY_LOADS = (0.3, 0.5, 0.7, 0.8, 0.9), (0.5, 0.8)
-LIMITS = (5, 8, 0)  # γ; 0: as large as it has to be
+LIMITS = (5, 8, 0)  # γ; 0: as large as necessary
 NEARLY_FULL = 0.95
 WINDOW = 10
 APPENDIX = "in_flight=true"  # (25) instead of (8)
@@ -244,7 +244,7 @@ def _limit_claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _upset(bare: pd.DataFrame, ahead: pd.DataFrame) -> int:
-    """Count the systems whose queues are steady without look-ahead and not with it."""
+    """Count the systems whose queues are steady without look-ahead but not with it."""
     return sum(steady(where(bare, seed=seed)) and not steady(where(ahead, seed=seed)) for seed in bare["seed"].unique())
 
 

@@ -1,4 +1,4 @@
-"""Means over seeds, ratios seed by seed, straight lines through points: what claims are judged on and pictures show."""
+"""Means over seeds, ratios by seed, linear fits: the basis of claims and pictures."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ACROSS_V = "V (tuples a unit of cost)"
 RESAMPLES = 2000
-GROWN, LEFT = 0.01, 0.05  # of what came: growth of the backlog, and tuples left at the end, of a run that is steady
+GROWN, LEFT = 0.01, 0.05  # of the arrivals: growth of the backlog, and tuples left at the end, of a steady run
 
 
 class Line(NamedTuple):
@@ -39,7 +39,7 @@ class Range(NamedTuple):
 
 
 def span(shares: Floats, digits: int = 1) -> str:
-    """Write the least and the greatest of some shares as percent with a sign."""
+    """Format the minimum and the maximum of some shares as percent with a sign."""
     return f"{signed(shares.min(), digits)[:-2]} to {signed(shares.max(), digits)}"
 
 
@@ -52,7 +52,7 @@ def where(rows: pd.DataFrame, **values: Value) -> pd.DataFrame:
 
 
 def by_seed(rows: pd.DataFrame, measure: str) -> "pd.Series[float]":
-    """Return a measure of one series of runs, a value a seed."""
+    """Return a measure of one series of runs, one value per seed."""
     return rows.groupby("seed")[measure].mean()
 
 
@@ -62,20 +62,20 @@ def over(rows: pd.DataFrame, others: pd.DataFrame, measure: str) -> Floats:
 
 
 def cost_ratio(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add the ratio of the cost to the least one that carries what came."""
+    """Add the ratio of the cost to the minimum cost of the arrivals."""
     return rows.assign(ratio=rows["cost"] / rows["optimum"])
 
 
 def steady(rows: pd.DataFrame) -> bool:
-    """Return whether queues neither grow nor shrink by much while it counts, so that what comes is what is paid for.
+    """Return whether queues neither grow nor shrink much while the run counts, so that costs correspond to arrivals.
 
-    Some tuples are always left at the end: as many as come while one is in the system.
+    Some tuples are always left at the end: the number that arrives while one is in the system.
     """
     return bool((rows["growth"].abs() <= GROWN).all() and (rows["unfinished"] <= LEFT).all())
 
 
 def unsteadiness(rows: pd.DataFrame) -> str:
-    """Write what `steady` judges."""
+    """Format the criteria of `steady`."""
     return f"backlog grew by {span(rows['growth'].to_numpy(), 2)} of what came, {rows['unfinished'].max():.1%} left"
 
 
@@ -85,12 +85,12 @@ def means(rows: pd.DataFrame, x: str, measure: str) -> "pd.Series[float]":
 
 
 def spread(values: Floats, digits: int = 2) -> str:
-    """Write values by mean and standard deviation."""
+    """Format values by mean and standard deviation."""
     return f"{values.mean():.{digits}f} ±{deviation(values):.{digits}f}"
 
 
 def signed(share: float, digits: int = 1) -> str:
-    """Write a share as percent with a sign."""
+    """Format a share as percent with a sign."""
     return f"{100.0 * share:+.{digits}f} %".replace("-", "−")
 
 
@@ -102,7 +102,7 @@ def upper(values: Floats) -> float:
 
 
 def percent(shares: Floats, digits: int = 1) -> str:
-    """Write shares as percent with a sign, by mean and standard deviation."""
+    """Format shares as percent with a sign, by mean and standard deviation."""
     return f"{signed(shares.mean(), digits)[:-2]} ±{100.0 * deviation(shares):.{digits}f} %"
 
 
@@ -115,7 +115,7 @@ def line(points: "pd.Series[float]") -> Line:
 
 
 def crossing(curve: "pd.Series[float]", level: float) -> float:
-    """Return where a rising curve first passes a level; its first x where it is above all along, inf where never."""
+    """Return where an increasing curve first exceeds a level; its first x if it is always above, inf if never."""
     above = np.flatnonzero(curve.to_numpy() > level)
     if not len(above):
         return np.inf
@@ -127,7 +127,7 @@ def crossing(curve: "pd.Series[float]", level: float) -> float:
 
 
 def power(gaps: pd.DataFrame, rng: np.random.Generator) -> Range:
-    """Return the slope of log(gap) against log(V), seeds resampled. gaps: a row a seed, a column a V; positive means"""
+    """Return the slope of log(gap) against log(V), seeds resampled. gaps: row per seed, column per V; positive means"""
     table, v = gaps.to_numpy(dtype=np.float64), np.log(gaps.columns.to_numpy(dtype=np.float64))
 
     def slope(picked: Floats) -> float:
@@ -141,7 +141,7 @@ def power(gaps: pd.DataFrame, rng: np.random.Generator) -> Range:
 
 
 def curve(axis: "Axes", rows: pd.DataFrame, x: str, measure: str, name: str, colour: str, dash: str = "") -> None:
-    """Draw the mean over seeds with its standard deviation; the dash of its colour, unless another is said."""
+    """Draw the mean over seeds with its standard deviation; default dash: that of its colour."""
     grouped = rows.groupby(x)[measure]
     mean, around = grouped.mean(), grouped.std().fillna(0.0)
     axis.plot(mean.index, mean, **{**look(colour), **({"linestyle": dash} if dash else {})}, label=name)
@@ -149,15 +149,15 @@ def curve(axis: "Axes", rows: pd.DataFrame, x: str, measure: str, name: str, col
 
 
 def level(axis: "Axes", rows: pd.DataFrame, measure: str, name: str, colour: str) -> None:
-    """Draw the mean of what does not depend on x as a horizontal line."""
+    """Draw the mean of a measure that does not depend on x as a horizontal line."""
     if len(rows):
         axis.axhline(rows[measure].mean(), color=colour, linewidth=1.1, linestyle="--", label=name)
 
 
 def finish(axis: "Axes", titles: Mapping[str, str], below: bool = False) -> None:
-    """Label an axis, and say what its curves are.
+    """Label an axis and its curves.
 
-    titles: of x, y and the axis, by those names. below: the legend is below the axis, where it hides nothing.
+    titles: of x, y and the axis, by those names. below: put the legend below the axis.
     """
     label(axis, titles.get("x", ""), titles.get("y", ""), titles.get("title", ""))
     if below:

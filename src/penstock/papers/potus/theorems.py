@@ -1,9 +1,9 @@
 """Two figures of our own: Theorem 1's slopes on systems of one hop, and an example of two hops where its bound fails.
 
 Theorem 1 says that without look-ahead the mean cost exceeds the optimum by at most B / V (17), and that the mean
-backlog grows no faster than V (18). (15), which it rests on, does not contain (4), so it is tested with forced dispatch
-off (spread none) too. The example: l weighs the cost of the next hop alone, so a free first hop that leads to a dear
-second one is taken whatever V is.
+backlog grows no faster than V (18). It rests on (15), which does not contain (4), so it is also tested without forced
+dispatch (spread none). The example: l contains only the cost of the next hop, so a free first hop that leads to an
+expensive second one is used for every V.
 """
 
 from collections.abc import Sequence
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 WEIGHTS, QUICK_WEIGHTS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0), (1.0, 2.0, 4.0, 8.0, 32.0)
 SPREADS = ("least", "none")
 SEEDS, QUICK_SEEDS = 10, 3
-NOISE = 2e-4  # of the optimum: gaps below this are what ten thousand slots cannot tell from nothing
+NOISE = 2e-4  # of the optimum: smaller gaps cannot be distinguished from 0 in ten thousand slots
 
 EXAMPLE_WEIGHTS, QUICK_EXAMPLE_WEIGHTS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0), (1.0, 10.0, 100.0)
-EXAMPLE_RATE = 3  # tuples a slot
+EXAMPLE_RATE = 3  # tuples per slot
 EXAMPLE_LIMIT = 12  # γ
 EXAMPLE_SLOTS, EXAMPLE_WARM_UP = 4000, 1000
 NEAR, FAR, DEAR, FREE = 0.0, 1.0, 5.0, 0.0  # source to either worker, either worker to the sink
-POTUS_COST, LEAST_COST, SHUFFLE_COST = 15.0, 3.0, 9.0  # a slot: 3 · (0 + 5), 3 · (1 + 0), the mean of both
+POTUS_COST, LEAST_COST, SHUFFLE_COST = 15.0, 3.0, 9.0  # per slot: 3 · (0 + 5), 3 · (1 + 0), the mean of both
 
 
 def _cases(quick: bool) -> list[Case]:
@@ -107,13 +107,13 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _beyond(told: float, last: float, end: float) -> str:
-    """Say what is beyond the V up to which a gap can be told from nothing."""
+    """Describe the gap beyond the V up to which it can be distinguished from 0."""
     at_last = f"{signed(end, 2)} of the optimum at V = {last:g}"
     return at_last if told == last else f"beyond, the gap is too small to tell from nothing: {at_last}"
 
 
 def example_system() -> System:
-    """Build the four tasks: a source, two workers, a sink; the near worker is the dear one."""
+    """Build the four tasks: a source, two workers, a sink; the near worker is the expensive one."""
     topology = Topology(
         name="detour",
         components=(
@@ -130,7 +130,7 @@ def example_system() -> System:
 
 
 def run_example(one: Case) -> Sequence[Row]:
-    """Run a policy on the four tasks, with equally many tuples in every slot."""
+    """Run a policy on the four tasks, with the same number of tuples in every slot."""
     system = example_system()
     counts = np.zeros((system.tasks, int(one["slots"]) + int(one["warm_up"])), dtype=np.int64)
     counts[0] = EXAMPLE_RATE

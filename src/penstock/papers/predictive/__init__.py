@@ -1,8 +1,8 @@
-"""Li's chapter 2 on the twin: latencies predicted by regression, tasks placed by predictions; a file a figure or more.
+"""Li's chapter 2 on the twin: latencies predicted by regression, tasks placed by predictions; one file per figure.
 
-`topologies` 2.7 to 2.10, `executors` 2.11, `training` what the choice of training placements is worth. `settings` is
-what runs, `visits` and `windows` what is seen of it, `models` what is learnt from that, `calibrated` the twin by the
-same windows, `trial` all of it in order, `limits` the best that could be had, `summaries` how it is summed up.
+`topologies` 2.7 to 2.10, `executors` 2.11, `training` the effect of the training placements. `settings` defines
+applications and machines, `visits` and `windows` the data, `models` the regressions, `calibrated` the twin calibrated
+with the same windows, `trial` all steps in order, `limits` the best placement found, `summaries` the statistics.
 """
 
 from penstock.experiments.figure import Figure

@@ -1,14 +1,14 @@
 """The calibrated twin: costs, selectivities and delays as `penstock sim calibrate` measures them, on training windows.
 
-Telemetry of the visits that regressions are trained on is summed up as Spark does it for a run; what is made of the
-sums is the same code. Each machine of a window counts as a worker of its own, as tasks are elsewhere in the next. What
-is not measured is not known either: an application is described by its components, streams and numbers of tasks, a
-cluster by its machines, and all the rest is wiped out before. How sources' work varies cannot be seen, so that it
-counts as constant.
+The telemetry of the visits that regressions are trained on is summarised as Spark does it for a run; the further steps
+use the same code. Each machine of a window counts as a worker of its own, because tasks are elsewhere in the next one.
+Only measured values are known: an application is described by its components, streams and numbers of tasks, a cluster
+by its machines, and everything else is erased before. The variation of sources' work cannot be measured and counts as
+constant.
 
-Delays are the mean times on the way of the application's own tuples, less what holds them up; how these vary between
-the same machines is the network's noise. Network cards, cores and memory are as machines are described: tuples are too
-small to tell how fast cards are.
+Delays are the mean transfer times of the application's own tuples, without waiting; their variation between the same
+machines is the network's noise. Network cards, cores and memory are as described, because tuples are too small to
+measure the bandwidth of cards.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ TIMES = ("sent", "arrived", "started", "finished")
 
 
 def calibrate(application: Application, cluster: Cluster, visits: Sequence[Visit]) -> Calibration:
-    """Measure an application and a cluster, of which no more than their shape is looked at, by visits."""
+    """Measure an application and a cluster, of which only the shape is used, from visits."""
     shape, machines = wiped_out(application, cluster)
     instance = Instance(shape, machines)
     hops = followed(instance, visits)
@@ -50,7 +50,7 @@ def calibrate(application: Application, cluster: Cluster, visits: Sequence[Visit
 
 
 def calibrated_twin(site: Site, calibration: Calibration, loads: Loads) -> Twin:
-    """Return the twin of what was measured, at the rates that were seen."""
+    """Return the twin with the measured costs, at the observed rates."""
     tasks, names = site.instance.tasks, site.tables.names
     seen = np.bincount(tasks.component, np.where(tasks.source, loads.task_tps, 0.0), len(names))
     rates = {source.name: float(seen[names.index(source.name)]) for source in site.application.sources}
@@ -59,7 +59,7 @@ def calibrated_twin(site: Site, calibration: Calibration, loads: Loads) -> Twin:
 
 
 def wiped_out(application: Application, cluster: Cluster) -> tuple[Application, Cluster]:
-    """Return an application and a cluster without what is to be measured."""
+    """Return an application and a cluster without the values that are to be measured."""
     components = tuple(msgspec.structs.replace(one, cpu=0.0, service=ServiceTime()) for one in application.components)
     streams = tuple(msgspec.structs.replace(one, selectivity=1.0, tuple_bytes=0.0) for one in application.streams)
     return (
@@ -82,7 +82,7 @@ def observed(instance: Instance, visits: Sequence[Visit], hops: pd.DataFrame) ->
         services=_services(inside),
         streams=_streams(inside),
         trees=_trees(visits, hops),
-        ways=pd.DataFrame(),  # where no probe says how long tuples were on their way; here `on_the_way` does
+        ways=pd.DataFrame(),  # transfer times of probes; here `on_the_way` has them
     )
 
 
@@ -123,7 +123,7 @@ def _worker(machine: str, number: int) -> str:
 
 
 def followed(instance: Instance, visits: Sequence[Visit]) -> pd.DataFrame:
-    """Return a row a hop of a followed tuple, with the time it spent in each place and the slots it went between."""
+    """Return one row per hop of a traced tuple, with the time spent in each place and its slots."""
     parts = [_visit_hops(instance, visit, number) for number, visit in enumerate(visits)]
     rows = pd.concat(parts, ignore_index=True)
     return rows.assign(
@@ -194,7 +194,7 @@ def _streams(hops: pd.DataFrame) -> pd.DataFrame:
 
 
 def _trees(visits: Sequence[Visit], hops: pd.DataFrame) -> pd.DataFrame:
-    """Count the tuples of trees that ended, by stream and by component; sources' are their roots."""
+    """Count the tuples of complete trees, by stream and by component; sources' tuples are their roots."""
     roots, done = (_told(visits, kind) for kind in (RecordKind.ROOT, RecordKind.DONE))
     ended = pd.MultiIndex.from_frame(done[["visit", "root"]])
     whole = hops[pd.MultiIndex.from_frame(hops[["visit", "root"]]).isin(ended)]
@@ -219,10 +219,10 @@ def _told(visits: Sequence[Visit], kind: RecordKind) -> pd.DataFrame:
 
 
 def on_the_way(instance: Instance, hops: pd.DataFrame) -> list[Sent]:
-    """Return how long tuples of followed hops were on their way: between machines, and within a machine and a slot.
+    """Return transfer times of traced hops: between machines, and within a machine and a slot.
 
-    It is what remains of a time once what bytes take on both cards is taken off, so that they have no size; slots of a
-    machine are alike, and one stands for all.
+    Bytes' time on both cards is subtracted, so tuples have no size; slots of a machine are equivalent, and one stands
+    for all.
     """
     inside = hops[hops["inside"]]
     here, there = (instance.slots.machine[inside[name]] for name in ("source_slot", "slot"))
@@ -246,8 +246,8 @@ def on_the_way(instance: Instance, hops: pd.DataFrame) -> list[Sent]:
 def _unhindered(times: "pd.Series[float]", lane_tps: "pd.Series[float]", far: Bools) -> "pd.Series[float]":
     """Return the times that tuples would take alone on their lanes.
 
-    Tuples of a lane keep their order, so that where delays vary one is held up by the one before it: the more often the
-    more there are of them. The slope of times over rates takes that out.
+    Tuples of a lane keep their order, so with variable delays one may wait for the previous one, more often at higher
+    rates. The slope of times over rates removes that.
     """
     if not far.any() or np.ptp(lane_tps[far]) == 0:
         return times

@@ -1,7 +1,7 @@
 """Figure 2.11: word count with fewer executors, under the default scheduler.
 
-Scenario A has 6, 8, 8 and 8 tasks, B half as many, C 1, 2, 2 and 2. All have the same load, which the dissertation does
-not give: a share of what C carries.
+Scenario A has 6, 8, 8 and 8 tasks, B half of them, C 1, 2, 2 and 2. All have the same load, which the dissertation does
+not give: a share of the capacity of C.
 """
 
 from typing import TYPE_CHECKING

@@ -1,8 +1,8 @@
-"""How much there is to gain: the best placement that a search finds which asks the twin itself.
+"""Potential gain: the best placement found by a search that uses the twin itself.
 
-Tasks are packed evenly on the first 1, 2, … machines. Of these packings and of what policies have decided, the one that
-the twin finds fastest is improved once, task by task, as in Algorithm 1, over the machines in use and one more. No
-regression is in the way, and still it is a search: what it finds is what can be had at least.
+Tasks are packed evenly on the first 1, 2, … machines. Of these packings and the policies' placements, the one that is
+fastest on the twin is improved once, task by task, as in Algorithm 1, over the machines in use and one more. No
+regression error is involved, but it is still a search: the result is a lower bound of what is possible.
 """
 
 from collections.abc import Sequence
@@ -12,20 +12,20 @@ import numpy as np
 from penstock.model.placement import Placement
 from penstock.papers.predictive.visits import Site, seated
 
-SHORT, LONG = 0.5, 8.0  # windows, that the twin runs for one move, and to choose between few placements
+SHORT, LONG = 0.5, 8.0  # windows on the twin for one move, and for a choice between few placements
 
 
 def best_found(site: Site, decided: Sequence[tuple[int, ...]], seed: int) -> tuple[int, ...]:
-    """Return the placement of least time on the longest path that was found; all are asked on the same arrivals."""
+    """Return the placement with the shortest longest path found; all are measured on the same arrivals."""
     packings = [packed(site, machines) for machines in range(1, len(site.setting.cluster.machines) + 1)]
     able = [*decided, *(slots for slots in packings if site.carries(Placement(slots)))]
     first = min(able, key=lambda slots: _seconds(site, slots, seed, LONG / 4))
-    # Among many moves some only seem to help: what came of them has to prove itself on other arrivals.
+    # Among many moves some help only by chance: the result has to be better on other arrivals, too.
     return min((first, _improved(site, first, seed)), key=lambda slots: _seconds(site, slots, seed + 1, LONG))
 
 
 def _improved(site: Site, slots: tuple[int, ...], seed: int) -> tuple[int, ...]:
-    """Return a placement after every task had its turn, as in Algorithm 1."""
+    """Return a placement after every task was considered, as in Algorithm 1."""
     best, least = [*slots], _seconds(site, slots, seed, SHORT)
     machine = site.instance.slots.machine
     used = sorted({int(machine[slot]) for slot in best})
@@ -42,7 +42,7 @@ def _improved(site: Site, slots: tuple[int, ...], seed: int) -> tuple[int, ...]:
 
 
 def packed(site: Site, machines: int) -> tuple[int, ...]:
-    """Return tasks on the first machines, busiest first, each on the least busy of them."""
+    """Return tasks on the first machines, the busiest first, each on the least busy of them."""
     work, chosen = np.zeros(machines), np.zeros(site.instance.tasks.number, dtype=np.int32)
     for task in np.argsort(-site.instance.work, kind="stable"):
         chosen[task] = np.argmin(work)

@@ -1,8 +1,8 @@
-"""Models of one training: support vector regression with a linear model and the mean beside it, and how good they are.
+"""Models of one training: support vector regression, a linear model and the mean, and their accuracy.
 
 Accuracy is the dissertation's, 1 - |Pred - Act| / Act of a window's mean, for every component, every stream and the
-whole application. The whole is measured twice: as the longest path of mean times (`paths`), which is what (2.5)
-predicts, and as the mean time until all that follows from a source tuple is processed (`trees`).
+whole application. The application is measured in two ways: as the longest path of mean times (`paths`), which (2.5)
+predicts, and as the mean time until all descendants of a source tuple are processed (`trees`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +36,7 @@ def train(tables: Tables, windows: Sequence[Window], seed: int) -> dict[str, Lat
 
 
 def observed_loads(site: Site, windows: Sequence[Window]) -> Loads:
-    """Return the loads that windows of one run show."""
+    """Return the loads in windows of one run."""
     tables = site.tables
     return Loads.observed(
         site.instance,
@@ -48,7 +48,7 @@ def observed_loads(site: Site, windows: Sequence[Window]) -> Loads:
 
 
 def measured(tables: Tables, span: TwinSpan) -> dict[Key, float]:
-    """Return what a span took: by component and stream, and as a whole."""
+    """Return the times of a span: by component and stream, and of the application."""
     times = tables.measured(span)
     return {**times, PATHS: tables.longest(times), TREES: span.mean_s}
 
@@ -59,7 +59,7 @@ def mean_of(several: Sequence[Times]) -> dict[Key, float]:
 
 
 def from_features(tables: Tables, models: LatencyModels, window: Window) -> dict[Key, float]:
-    """Return what models predict from the features of a window, as the dissertation does."""
+    """Return the predictions of models from the features of a window, as in the dissertation."""
     times: dict[Key, float] = {}
     for (of, name), rows in tables.rows([window]).items():
         regressor = (models.components if of == "component" else models.streams)[name]
@@ -69,7 +69,7 @@ def from_features(tables: Tables, models: LatencyModels, window: Window) -> dict
 
 
 def from_placement(model: LatencyModel, slots: "Sequence[int] | np.typing.NDArray[np.int32]") -> dict[Key, float]:
-    """Return what a model predicts of a placement that nobody has tried, as a scheduler asks it."""
+    """Return the predictions of a model for an untried placement, as a scheduler needs them."""
     found: Prediction = model.predict(slots)
     times = {("component", name): seconds for name, seconds in found.processing.items()}
     times |= {("stream", label): seconds for label, seconds in found.transfer.items()}
@@ -77,7 +77,7 @@ def from_placement(model: LatencyModel, slots: "Sequence[int] | np.typing.NDArra
 
 
 def accuracies(pairs: Iterable[tuple[Times, Times]]) -> dict[Key, float]:
-    """Return the mean accuracy by what was predicted, of pairs of predicted and measured times."""
+    """Return the mean accuracy by key, given pairs of predicted and measured times."""
     found: dict[Key, list[float]] = {}
     for predicted, actual in pairs:
         for key, seconds in actual.items():
@@ -86,7 +86,7 @@ def accuracies(pairs: Iterable[tuple[Times, Times]]) -> dict[Key, float]:
 
 
 def rank_correlation(one: Sequence[float] | Floats, other: Sequence[float] | Floats) -> float:
-    """Return Spearman's rank correlation; 0 where one of them does not vary, but for rounding."""
+    """Return Spearman's rank correlation; 0 if one of them is constant but for rounding."""
     from scipy.stats import spearmanr
 
     if any(np.ptp(values) <= 1e-12 * np.abs(values).max() for values in (one, other)):

@@ -1,12 +1,12 @@
-"""What is run: Li's four topologies at their sizes on ten machines, loads relative to what the default carries.
+"""Applications and machines: Li's four topologies at their sizes on ten machines, loads relative to the default's.
 
-The dissertation gives no loads, no costs and no delays. Costs are those of `workloads.storm_applications`. Delays
-between slots are in TATA's proportions (the same slot 1, process 1.5, machine 2, another 4), scaled so that word count
-under the default scheduler takes what the dissertation says it took, 2.2 ms: the one absolute time that is needed.
+The dissertation gives no loads, costs or delays. Costs are those of `workloads.storm_applications`. Delays between
+slots have TATA's proportions (the same slot 1, process 1.5, machine 2, another 4), scaled so that word count under the
+default scheduler takes the dissertation's 2.2 ms: the one absolute time that is needed.
 
-Every task has a thread of its own, as executors have in Storm, and a placement is a machine for every task: the ten
-slots of Li's machines are processes, of which an application uses one a machine. In this model slots are threads, so
-machines have as many as there is memory for tasks.
+Every task has a thread of its own, like executors in Storm, and a placement is a machine for every task: the ten slots
+of Li's machines are processes, of which an application uses one per machine. In this model slots are threads, so
+machines have as many as their memory allows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,29 +34,29 @@ TOPOLOGIES: Mapping[str, Callable[[], Application]] = {
     "word-count-2": lambda: word_count(second_sources=6),
 }
 SCALE = 0.18  # of TATA's delays in ms
-DELAY_VARIATION = 0.25  # of delays between machines, standard deviation over mean: an assumption, fitted to nothing
-THREADS = 32  # a machine: so many tasks of 128 MB fit its 4 GB
+DELAY_VARIATION = 0.25  # of delays between machines, standard deviation over mean: an assumption, not fitted
+THREADS = 32  # per machine: tasks of 128 MB that fit its 4 GB
 DEFAULT = "round-robin"  # Storm's default scheduler
-LOADS = (0.3, 0.6, 0.9)  # of what the default placement carries; trained on in turn
-NEW_LOADS = (0.45, 0.75)  # not trained on
+LOADS = (0.3, 0.6, 0.9)  # of what the default placement carries; used in turn for training
+NEW_LOADS = (0.45, 0.75)  # not used for training
 SEEDS = 3
 COSTS = Costs(delay_variation=DELAY_VARIATION)
-"""Of every twin that plays the real cluster."""
+"""Costs of every twin that represents the real cluster."""
 SOME, ALL = "some machines", "all machines"
-"""How random placements are drawn: each task's machine evenly among so many, a number drawn for each placement, as
-`penstock sim explore` does; or always among all ten, so that no machine is crowded. The dissertation says "randomly
+"""How random placements are drawn: each task's machine uniformly among a random number of machines, like
+`penstock sim explore`; or always among all ten, so that no machine is crowded. The dissertation says "randomly
 generated" and "diverse"."""
 
 
 class Amounts(NamedTuple):
-    """How much is simulated."""
+    """Size of a simulation."""
 
-    windows: int  # trained on: 20 minutes in windows of 30 s are 40
-    apart: int  # placements at each load that are kept apart from training
-    tuples: int  # a window has, a task of the widest component, on average
+    windows: int  # for training: 20 minutes in windows of 30 s are 40
+    apart: int  # held-out placements at each load
+    tuples: int  # mean number per window and task of the widest component
     measured: int  # windows over which a placement is measured
-    known: int  # windows of the default placement from which loads are taken
-    repeats: int  # runs of a twin whose mean is what it predicts
+    known: int  # windows of the default placement that give the loads
+    repeats: int  # runs of a twin whose mean is its prediction
 
 
 FULL, QUICK = Amounts(40, 8, 500, 8, 10, 4), Amounts(6, 2, 100, 3, 2, 1)
@@ -89,10 +89,10 @@ class Setting(NamedTuple):
     application: Application
     cluster: Cluster
     default: tuple[int, ...]  # slot of each task
-    maximum_tps: float  # that the default placement carries
+    maximum_tps: float  # of the default placement
 
     def at(self, load: float) -> Application:
-        """Return the application at a share of what the default placement carries, sources alike."""
+        """Return the application at a share of what the default placement carries, equal for all sources."""
         sources = [source.name for source in self.application.sources]
         rates = {name: load * self.maximum_tps / len(sources) for name in sources}
         return msgspec.structs.replace(self.application, rate_tps=rates)
@@ -100,16 +100,16 @@ class Setting(NamedTuple):
 
 @cache
 def setting(topology: str) -> Setting:
-    """Return a topology with its default placement and what that carries."""
+    """Return a topology with its default placement and that placement's maximum rate."""
     application, machines = TOPOLOGIES[topology](), cluster()
     default = placed(DEFAULT, application, machines, np.random.default_rng(0))
     return Setting(application, machines, default, Twin(application, machines, COSTS).maximum_tps(default))
 
 
 def placed(policy: str, application: Application, machines: Cluster, rng: np.random.Generator) -> tuple[int, ...]:
-    """Return the slots that a policy gives to tasks; there are some."""
+    """Return the slots in a policy's placement."""
     chosen = placement_policy(policy)
-    assert isinstance(chosen, PlacementPolicy), f"{policy} places tasks"
+    assert isinstance(chosen, PlacementPolicy), f"{policy} is a placement policy"
     found = chosen.place(PlacementView(application, machines), rng)
     assert not isinstance(found, Infeasible), f"{policy}: {found}"
     return tuple(found.slots)
@@ -121,10 +121,10 @@ def widest(application: Application) -> int:
 
 
 def amounts_of(case: Case) -> Amounts:
-    """Return how much a case simulates."""
+    """Return the size of a case's simulation."""
     return Amounts(*(int(case[name]) for name in Amounts._fields))
 
 
 def loads_in_turn(number: int) -> Sequence[float]:
-    """Return the loads of so many training windows."""
+    """Return the loads of a number of training windows."""
     return [LOADS[one % len(LOADS)] for one in range(number)]

@@ -1,4 +1,4 @@
-"""What claims are judged on: accuracies and times of trials, seed by seed."""
+"""Statistics for claims: accuracies and times of trials, seed by seed."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ from penstock.papers.predictive.windows import Key
 
 
 def values(rows: pd.DataFrame, what: str, key: Key = PATHS, **wanted: str) -> "pd.DataFrame":
-    """Return a table of one thing: a row a seed, a column a load."""
+    """Return a table of one measure: one row per seed, one column per load."""
     kept = (rows["what"] == what) & (rows["of"] == key[0]) & (rows["name"] == key[1])
     for name, value in wanted.items():
         kept &= rows[name] == value
@@ -28,7 +28,7 @@ def accuracy(rows: pd.DataFrame, scheme: str, given: str, loads: Sequence[float]
 
 
 def change(rows: pd.DataFrame, scheme: str, key: Key = PATHS) -> Floats:
-    """Return by how much times differ from the default placement's, as a share of them. [seeds, loads]"""
+    """Return the relative change of times from the default placement's. [seeds, loads]"""
     times, default = (values(rows, "time", key, scheme=name)[list(LOADS)] for name in (scheme, "default"))
     return (times / default - 1.0).to_numpy(dtype=np.float64)
 
@@ -40,20 +40,20 @@ def parts(rows: pd.DataFrame) -> list[Key]:
 
 
 def shares(found: Floats, digits: int = 1) -> str:
-    """Write shares as percent without a sign, by mean and standard deviation."""
+    """Format shares as percent without a sign, by mean and standard deviation."""
     return f"{100.0 * found.mean():.{digits}f} ±{100.0 * deviation(found):.{digits}f} %"
 
 
 def changes(found: Floats, digits: int = 1) -> str:
-    """Write changes as percent with a sign, by mean and standard deviation."""
+    """Format changes as percent with a sign, by mean and standard deviation."""
     return f"{100.0 * found.mean():+.{digits}f} ±{100.0 * deviation(found):.{digits}f} %".replace("-", "−")
 
 
 def by_load(found: Floats) -> str:
-    """Write changes [seeds, loads] load by load, with their standard deviations."""
+    """Format changes [seeds, loads] load by load, with their standard deviations."""
     return ", ".join(f"{changes(found[:, column])} at {100 * load:g} %" for column, load in enumerate(LOADS))
 
 
 def joined(told: Mapping[str, str]) -> str:
-    """Write what is said of each of several things."""
+    """Join texts with their names."""
     return ", ".join(f"{name} {said}" for name, said in told.items())

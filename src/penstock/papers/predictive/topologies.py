@@ -1,9 +1,9 @@
-"""Figures 2.7 to 2.10: a topology each; how well times are predicted, and what scheduling by predictions is worth.
+"""Figures 2.7 to 2.10, one topology each: accuracy of predicted times, and benefit of scheduling with predictions.
 
-As in the dissertation: (a) the accuracy of every component and edge and of the whole, (b) times of components and edges
-under the default scheduler and under predictive scheduling, (c) the whole, here at three loads. Beside them (d):
-placements and loads that were not trained on, predicted by the regressions, by simpler models, by a twin
-calibrated on the same windows and by one with the true costs.
+As in the dissertation: (a) the accuracy of every component, edge and the whole, (b) times of components and edges under
+the default scheduler and under predictive scheduling, (c) the whole, here at three loads. In addition (d): placements
+and loads that were not trained on, predicted by the regressions, by simpler models, by a twin calibrated with the same
+windows and by one with the true costs.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
 
-NEAR = 0.10  # percentage points, as a share: a reduction this close is the same
+NEAR = 0.10  # percentage points, as a share: tolerance of equal reductions
 MIDDLE = LOADS[1]
 SCHEMES = {"default": 0, "predictive": 1, "predictive-search": 2, "twin": 7}
 PREDICTORS = {"svr": 1, "linear": 2, "mean": 7, CALIBRATED: 0, TRUE: 3}
@@ -36,15 +36,15 @@ WAITING = "the default placement does not lack cores, so that no other shortens 
 
 
 class Paper(NamedTuple):
-    """What the dissertation says of a topology."""
+    """The dissertation's results for a topology."""
 
     number: str
     topology: str
     title: str
     overall: float  # accuracy
-    least: float  # accuracy of a component or an edge
+    least: float  # minimum accuracy of a component or an edge
     reduction: float
-    why: str = ""  # what stands in the way of it here
+    why: str = ""  # reason if it is not reproduced here
 
 
 PAPERS = (
@@ -120,7 +120,7 @@ def _reduction_claims(paper: Paper, rows: pd.DataFrame) -> list[Claim]:
 
 
 def _predicted(rows: pd.DataFrame, scheme: str) -> "np.typing.NDArray[np.float64]":
-    """Return by how much the prediction of what a policy chose is below that of the default placement."""
+    """Return the predicted reduction of a policy's placement relative to the default placement's prediction."""
     chosen, default = (values(rows, "predicted", scheme=name)[list(LOADS)] for name in (scheme, "default"))
     return (chosen / default - 1.0).to_numpy(dtype=np.float64)
 
@@ -145,7 +145,7 @@ def _new_claims(paper: Paper, rows: pd.DataFrame) -> list[Claim]:
 
 
 def _word_count_claims(paper: Paper, rows: pd.DataFrame) -> list[Claim]:
-    """Judge figure 2.7b: where the time is saved, and where it is not."""
+    """Check figure 2.7b: where time is saved, and where it is not."""
     streams = [key for key in parts(rows) if key[0] == "stream"]
     slower = [("component", "count"), ("component", "database")]
     saved = {key: float(change(rows, DECIDING[0], key)[:, 1].mean()) for key in (*streams, *slower)}
@@ -240,7 +240,7 @@ def _bars(
     colours: Sequence[str],
     names: Sequence[str],
 ) -> None:
-    """Draw groups of bars, a group a key."""
+    """Draw groups of bars, one group per key."""
     at, width = np.arange(len(keys)), 0.8 / len(means)
     for number, (mean, spread) in enumerate(zip(means, around, strict=True)):
         place = at + (number - (len(means) - 1) / 2) * width

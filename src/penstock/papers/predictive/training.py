@@ -1,7 +1,7 @@
-"""What training placements are worth: word count, drawn over a number of machines each, or always over all of them.
+"""Effect of the training placements: word count, drawn over a random number of machines, or always over all of them.
 
-Over ten machines thirty tasks are hardly ever near each other, and whoever learns from that knows nothing of crowded
-machines. The dissertation says only that its placements were random and diverse.
+Over ten machines, thirty tasks hardly ever share a machine, so training data contain no crowded machines. The
+dissertation says only that its placements were random and diverse.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""A trial: random placements visited, models fitted to them, judged on others, and what they decide measured.
+"""A trial: random placements visited, models fitted to them, tested on others, and their decisions measured.
 
-All of it is on the twin; every visit has arrivals and service times of its own. What is compared at one load is
-measured on the same arrivals, which none of the training had.
+All of it is on the twin; every visit has arrivals and service times of its own. Results that are compared at one load
+are measured on the same arrivals, which are not in the training data.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,19 +41,19 @@ from penstock.planning.planner import Planner
 
 DECIDING = ("predictive", "predictive-search")
 CALIBRATED, TRUE = "calibrated twin", "true twin"
-"""The twin by what training has shown, and that of the true costs, which nobody knows: what calibration loses."""
-TRAINING, APART, AGAIN, KNOWN, AFTER, SCORED = range(6)  # what a seed is for
+"""The twin calibrated with the training data, and the twin with the true, normally unknown costs."""
+TRAINING, APART, AGAIN, KNOWN, AFTER, SCORED = range(6)  # purposes of a seed
 
 
 class Learnt(NamedTuple):
-    """What is made of the training windows."""
+    """Results of the training windows."""
 
     models: Mapping[str, LatencyModels]  # by kind
     calibration: Calibration
 
 
 def run_trial(case: Case) -> list[Row]:
-    """Run a case: a topology, a way to draw training placements, a seed."""
+    """Run a case: a topology, a distribution of training placements, a seed."""
     amounts, number = amounts_of(case), int(case["seed"])
     base = setting(str(case["topology"]))
     sites = {load: Site(base, load, amounts.tuples) for load in (*LOADS, *NEW_LOADS)}
@@ -83,7 +83,7 @@ def run_trial(case: Case) -> list[Row]:
 
 
 def learn(site: Site, visits: Sequence[Visit], seed: int) -> Learnt:
-    """Fit models and calibrate the twin; the site, of any load, says what runs where."""
+    """Fit models and calibrate the twin; the site, at any load, describes the application and the machines."""
     return Learnt(
         train(site.tables, [visit.window for visit in visits], seed),
         calibrate(site.application, site.setting.cluster, visits),
@@ -93,9 +93,9 @@ def learn(site: Site, visits: Sequence[Visit], seed: int) -> Learnt:
 def _judged(
     site: Site, learnt: Learnt, loads: Loads, apart: Sequence[Window], again: Sequence[Sequence[int]]
 ) -> Iterator[Row]:
-    """Yield how well each kind of model predicts windows that it was not trained on, and twins in runs of their own.
+    """Yield the accuracy of each kind of model on held-out windows, and of twins in runs of their own.
 
-    again: for each window the seeds of a twin's runs, of whose times the mean is its prediction.
+    again: for each window the seeds of a twin's runs, whose mean times are its prediction.
     """
     tables, models = site.tables, learnt.models
     actual = [measured(tables, window.span) for window in apart]
@@ -118,7 +118,7 @@ def _judged(
 
 
 def _decided(site: Site, model: LatencyModel, amounts: Amounts, seeds: Sequence[int]) -> Iterator[Row]:
-    """Yield what tuples take under the default placement and under what is decided, and what was predicted of that."""
+    """Yield the times under the default placement and under the decisions, and the predictions of these."""
     scored, after = seeds
     chosen: dict[str, Sequence[int]] = {"default": site.setting.default}
     planner = Planner(site.application, site.setting.cluster, latency=model)

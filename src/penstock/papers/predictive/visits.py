@@ -1,4 +1,4 @@
-"""Visits: an application on the twin under one placement after another, a settled window of each."""
+"""Visits: an application on the twin under one placement after another, one settled window each."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -19,24 +19,24 @@ from penstock.sim.events import Twin, TwinSpan
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SETTLE = 0.5  # of a window's tuples that go before it
-MARGIN = 0.05  # that a placement must carry beyond the load, or its queues would grow all along
+SETTLE = 0.5  # tuples before a window, relative to the window's
+MARGIN = 0.05  # capacity of a placement beyond the load; without it queues would grow
 TRIES = 400
-FOLLOWED = 5_000  # hops a window of tuples that are followed, about: so many that costs are known to some percent
-EACH = 8  # draws with a number of machines, before one more
+FOLLOWED = 5_000  # approximate number of traced hops per window: enough to know costs to some percent
+EACH = 8  # attempts with a number of machines before one more is used
 
 Slots = Sequence[int]
 
 
 class Visit(NamedTuple):
-    """A window, and what was recorded of tuples that were followed; also before it, so that trees are whole."""
+    """A window, and the records of traced tuples; also from before it, so that trees are complete."""
 
     window: Window
     records: "pa.Table"
 
 
 class Site:
-    """An application at one load; `tuples` a window has, a task of the widest component."""
+    """An application at one load; `tuples`: mean number per window and task of the widest component."""
 
     def __init__(self, setting: Setting, load: float, tuples: int) -> None:
         self.setting = setting
@@ -54,11 +54,11 @@ class Site:
 
     @cached_property
     def evaluator(self) -> Evaluator:
-        """What says what a placement carries."""
+        """The estimator of a placement's maximum rate."""
         return Evaluator(self.application, self.setting.cluster)
 
     def span(self, slots: Slots, seed: int, windows: float = 1.0, twin: Twin | None = None) -> TwinSpan:
-        """Return what happens under a placement in so many windows, once it has settled; `twin`: in another twin."""
+        """Return the span of a placement over some windows, after settling; `twin`: in another twin."""
         run = (twin or self.twin).start(slots, seed=seed)
         run.advance(SETTLE * self.window_s)
         return run.advance(windows * self.window_s)
@@ -75,13 +75,13 @@ class Site:
 
     @cached_property
     def _followed_tps(self) -> float:
-        """Source tuples a second and task that are followed, so that there are about so many hops."""
+        """Traced source tuples per second, per task, that give the intended number of hops."""
         tasks = self.instance.tasks
-        hops = float(tasks.gain[~tasks.source].sum())  # a source tuple
+        hops = float(tasks.gain[~tasks.source].sum())  # per source tuple
         return FOLLOWED / hops / self.window_s / int(tasks.source.sum())
 
     def following(self, slots: Slots, seed: int, number: int) -> list[Window]:
-        """Return so many windows of one run."""
+        """Return consecutive windows of one run."""
         run = self.twin.start(slots, seed=seed)
         run.advance(SETTLE * self.window_s)
         return [self.tables.window(slots, run.advance(self.window_s)) for _ in range(number)]
@@ -93,7 +93,7 @@ class Site:
         return found.fits_memory and found.even_tps >= (1 + margin) * offered
 
     def draw(self, how: str, rng: np.random.Generator) -> tuple[int, ...]:
-        """Draw a placement that carries the load: a machine for every task, and there a thread of its own."""
+        """Draw a placement that carries the load: a machine for every task, and a thread of its own there."""
         most = len(self.setting.cluster.machines)
         least = int(rng.integers(most)) + 1 if how == SOME else most
         for tried in range(TRIES):
@@ -106,7 +106,7 @@ class Site:
 
 
 def seated(instance: Instance, machines: Ints) -> tuple[int, ...]:
-    """Return a slot for each task on its machine: busiest first, each in the slot with least work there."""
+    """Return a slot for each task on its machine: the busiest first, each in the least busy slot."""
     work, first = np.zeros(instance.slots.number), instance.slots.first
     slots = np.zeros(len(machines), dtype=np.int32)
     for task in np.argsort(-instance.work, kind="stable"):

@@ -1,8 +1,9 @@
-"""Windows of the twin: what a span of a run shows of every task and every edge, as the pipeline's tables have it.
+"""Windows of the twin: features and labels of every task and every edge in a span, as in the pipeline's tables.
 
-The pipeline makes these rows of telemetry, and they would be the same; here they are taken from the twin's own sums, so
-that thousands of windows need neither records nor Spark. A tuple counts in the window in which it is taken up (edges)
-or in which its processing ends (tasks), in the pipeline in which it is taken up: that differs for the few at the ends.
+The pipeline computes the same rows from telemetry; here they are derived from the twin's own sums, so that thousands of
+windows need neither records nor Spark. A tuple counts in the window in which its transfer ends (edges) or its
+processing ends (tasks); in the pipeline, for both, in the one in which its transfer ends, which differs for a few
+tuples.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Key = tuple[str, str]
-"""What a time is of: `component` or `stream`; its name."""
+"""What a time belongs to: `component` or `stream`; and its name."""
 
 
 class Window(NamedTuple):
-    """What was true in a span; T tasks, E edges in the order of `Instance.edges`."""
+    """Measures of a span; T tasks, E edges in the order of `Instance.edges`."""
 
     slots: Ints  # [T]
     span: TwinSpan
@@ -36,7 +37,7 @@ class Window(NamedTuple):
 
     @property
     def processing_s(self) -> Floats:
-        """Mean time of a tuple at each task, not a number where it had none. [T]"""
+        """Mean time of a tuple at each task, NaN if it had none. [T]"""
         return self.span.processing_s
 
     @property
@@ -46,7 +47,7 @@ class Window(NamedTuple):
 
 
 class Tables:
-    """Makes windows of spans, and of windows what regressions and schedulers read."""
+    """Derives windows from spans, and from windows the input of regressions and schedulers."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
@@ -55,7 +56,7 @@ class Tables:
         self.labels = [stream.label for stream in topology.streams]
 
     def window(self, slots: Sequence[int], span: TwinSpan) -> Window:
-        """Return the window of a span, all of it under one placement."""
+        """Return the window of a span with a constant placement."""
         instance, placed = self.instance, np.asarray(slots, dtype=np.int32)
         machine, machines = instance.slots.machine[placed], instance.slots.machines
         load = span.processed / span.seconds
@@ -70,7 +71,7 @@ class Tables:
         return Window(placed, span, tasks, edges, span.machine_cpu[machine])
 
     def rows(self, windows: Iterable[Window]) -> dict[Key, Rows]:
-        """Return what regressions learn from: by component or stream, all windows; each is a placement of its own."""
+        """Return the training data: by component or stream, all windows; each is a placement of its own."""
         parts: dict[Key, list[tuple[Floats, Floats, Floats, int]]] = {}
         for number, window in enumerate(windows):
             for key, features, labels, counts in self._labelled(window):

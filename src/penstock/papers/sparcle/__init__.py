@@ -1,7 +1,7 @@
-"""SPARCLE's figures, and some of our own on what the paper leaves open; a file a figure or a pair of them.
+"""SPARCLE's figures, and some of our own on what the paper leaves open; one file per figure or pair of figures.
 
 `faces` 6, `optima` 8, `energies` 9, `paths` 10, `rates` 11 and 12, `sharing` 13 and 14, `ratios`, `refinement`,
-`networks`. `runs` is one random instance under several policies, `summaries` how figures sum up and draw.
+`networks`. `runs` runs several policies on one random instance, `summaries` has statistics and plots.
 """
 
 from penstock.experiments.figure import Figure

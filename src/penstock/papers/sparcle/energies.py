@@ -1,4 +1,4 @@
-"""Figure 9: energy efficiency, data units a joule, linear graph on a line of machines.
+"""Figure 9: energy efficiency, data units per joule, linear graph on a line of machines.
 
 The paper gives neither powers nor sizes. An average task keeps an average machine of the balanced case busy for a
 second, which takes 2 J; an average stream is a megabit, which takes 0.42 J over every link by Wi-Fi and 0.49 J by LTE.
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 LINE = Drawn("line", "linear")
 SAID = {RANDOM: 1.26, T_STORM: 1.90, VNE: 0.59}  # SPARCLE's gain in the balanced case
-LEAST = 0.53  # its gain over GS and GR where links are scarce, at least
+LEAST = 0.53  # its minimum gain over GS and GR if links are scarce
 WI_FI, LTE = RADIOS["wi-fi"], RADIOS["lte"]
 
 
@@ -65,7 +65,7 @@ def _cases(quick: bool) -> list[Case]:
 
 
 def run_energies(one: Case) -> Sequence[Row]:
-    """Ask every policy and return a row of data units a joule, by Wi-Fi and by LTE."""
+    """Run every policy and return a row of data units per joule, by Wi-Fi and by LTE."""
     planner = planner_of(setting_of(one), int(one["seed"]))
     row: dict[str, float] = {}
     for name in ASKED[str(one["ask"])]:
@@ -75,7 +75,7 @@ def run_energies(one: Case) -> Sequence[Row]:
 
 
 def _efficiency(planner: Planner, decision: Decision, power: Power) -> float:
-    """Return data units a joule; 0 without a placement."""
+    """Return data units per joule; 0 without a placement."""
     if not isinstance(decision.result, Placement):
         return 0.0
     view = planner.view
@@ -129,7 +129,7 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _best(rows: pd.DataFrame) -> Claim:
-    """Judge whether SPARCLE is the most efficient in every case."""
+    """Check whether SPARCLE is the most efficient in every case."""
     told, won = [], []
     for name in BOTTLENECKS:
         own = where(rows, case=name)

@@ -1,8 +1,8 @@
 """Figure 6: face detection on field machines and a cloud, against the bandwidth of the field.
 
-The text lost the drawing of the testbed. A star of shared links around a router, four field machines, the camera on
-one and the consumer of the faces on another is our reading; tasks may use all of the cloud's 4 × 3.8 GHz. With ties
-broken by the lowest number it matters which machines come first: the field's, unless a case says otherwise.
+The drawing of the testbed is missing in the text. Our reading is a star of shared links around a router, four field
+machines, the camera on one and the consumer of the faces on another; tasks may use all of the cloud's 4 × 3.8 GHz. If
+ties go to the lowest number, the order of machines matters: the field's come first, unless a case differs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 ASKED = (CANONICAL, SPARCLE, REFINED, GS, GR, T_STORM, VNE, HEFT, RANDOM, CLOUD, OPTIMUM)
 BANDWIDTHS = (0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 22.0)
 QUICK_BANDWIDTHS = (0.5, 4.0, 10.0, 22.0)
-LITTLE, MIDDLE, MUCH = 0.5, 10.0, 22.0  # Mbps, of which the paper speaks
-DRAWS = 20  # of the policies that draw: their mean
+LITTLE, MIDDLE, MUCH = 0.5, 10.0, 22.0  # Mbps, mentioned in the paper
+DRAWS = 20  # runs of random policies, whose mean counts
 CAMERA, CONSUMER = "field1", "field2"
 APART_ENDS, TOGETHER, CLOUD_FIRST = "ends apart", "ends together", "ends apart, cloud first"
 READINGS: Mapping[str, str] = {APART_ENDS: CONSUMER, TOGETHER: CAMERA, CLOUD_FIRST: CONSUMER}
-"""Where the consumer is, and which machines are numbered first; the paper does not say."""
+"""Machine of the consumer, and order of machines; the paper does not specify them."""
 
 
 def _cases(quick: bool) -> list[Case]:
@@ -59,7 +59,7 @@ def _cases(quick: bool) -> list[Case]:
 
 
 def run_faces(one: Case) -> Sequence[Row]:
-    """Ask every policy and return a row of rates, with how many tasks SPARCLE leaves in the field."""
+    """Run every policy and return a row of rates, with the number of tasks that SPARCLE places in the field."""
     reading = str(one["reading"])
     cluster = field_and_cloud(field_mbps=float(one["field_mbps"]))
     if reading == CLOUD_FIRST:
@@ -74,12 +74,12 @@ def run_faces(one: Case) -> Sequence[Row]:
 
 
 def _mean_rate(planner: Planner, policy: str) -> float:
-    """Return the mean rate of a policy that draws."""
+    """Return the mean rate of a random policy."""
     return float(np.mean([rate(replace(planner, seed=planner.seed + n).decide(policy)) for n in range(DRAWS)]))
 
 
 def _in_field(planner: Planner, decision: Decision) -> int:
-    """Return how many of the tasks that could run anywhere run in the field."""
+    """Return the number of unpinned tasks in the field."""
     if not isinstance(decision.result, Placement):
         return 0
     view = planner.view
@@ -108,7 +108,7 @@ def _at(rows: pd.DataFrame, field: float) -> pd.DataFrame:
 
 
 def _over(rows: pd.DataFrame, field: float, policy: str = CANONICAL) -> float:
-    """Return how many times the cloud's rate a policy has at a bandwidth."""
+    """Return the rate of a policy relative to the cloud's at a bandwidth."""
     own = _at(rows, field)
     return float(column(own, policy)[0] / column(own, CLOUD)[0])
 
@@ -181,7 +181,7 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _best_over(rows: pd.DataFrame) -> list[Claim]:
-    """Judge by how much SPARCLE is above the others where it is most."""
+    """Check SPARCLE's maximum gain over the others."""
     made = []
     most = float((column(rows, OPTIMUM) / column(rows, HEFT)).max()) - 1
     own = column(rows, T_STORM)

@@ -1,11 +1,11 @@
-"""Ours: fifty applications on real networks, let in one after another under each placement policy.
+"""Ours: fifty applications on real networks, admitted one after another with each placement policy.
 
-The networks (Topology Zoo and Rocketfuel) say nothing about computing. Every node is given one machine, its speed drawn
-from ±50 % of 1. A stream carries on average what the median link of the network carries in a second, a task needs what
-an average machine does in a second: balanced, as in the simulations. Links fail 1 % of the time.
+The networks (Topology Zoo and Rocketfuel) do not describe computing. Every node has one machine, its speed random
+within ±50 % of 1. A stream carries on average what the median link of the network carries in a second, a task needs
+what an average machine does in a second: balanced, as in the simulations. Links fail 1 % of the time.
 
-No node is a cloud: `cloud-only` puts a path on the machine that has the most left. The optimum is that of each path by
-itself, at the moment when it is looked for. Times are those of the processor, since cases run beside each other.
+No node is a cloud: `cloud-only` puts a path on the machine with the most free capacity. The optimum is that of each
+path separately, at the moment of its search. Times are processor times, because cases run concurrently.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,15 +54,15 @@ APPLICATIONS, QUICK_APPLICATIONS = 50, 6
 GUARANTEED = 0.5  # of the applications; the others are best-effort
 RATES = (0.02, 0.2)
 PRIORITIES = (1.0, 2.0, 4.0)
-FAILS, AVAILABILITY = 0.01, 0.9  # of a link; asked for by all
-PATHS = 3  # an application may have
-ROOMY = 20  # machines: up to so many, more seeds are affordable
-LITTLE = 1e-6  # the rate that an application without any is counted with in the utility
+FAILS, AVAILABILITY = 0.01, 0.9  # of a link; requested by all applications
+PATHS = 3  # maximum per application
+ROOMY = 20  # maximum number of machines for which more seeds are affordable
+LITTLE = 1e-6  # rate of applications without any in the utility
 ABSENT = "the networks (../shared/data/networks) are not beside the repository: skipped"
 
 
 def _cases(quick: bool) -> list[Case]:
-    """Return a case a network and policy; of a network that is absent, one that says so."""
+    """Return one case per network and policy; of a missing network, one that reports it."""
     number = QUICK_APPLICATIONS if quick else APPLICATIONS
     made: list[Case] = []
     for path in sorted(GRAPHS.glob("*.graph"))[: 2 if quick else None]:
@@ -88,7 +88,7 @@ def _cluster(path: Path, seed: int) -> Cluster:
 
 
 def _asking(cluster: Cluster, number: int, seed: int) -> list[Application]:
-    """Draw applications: half with a guarantee, half linear graphs, ends anywhere."""
+    """Draw applications: half with a guarantee, half linear graphs, random ends."""
     rng = np.random.default_rng([seed, 2])
     median = float(np.median([link.bandwidth_mbps for link in cluster.links]))
     made = []
@@ -106,7 +106,7 @@ def _asking(cluster: Cluster, number: int, seed: int) -> list[Application]:
 
 
 def run_network(one: Case) -> Sequence[Row]:
-    """Let all in and return a row: rates, utility, rejections, paths and processor time an admission."""
+    """Admit all and return a row: rates, utility, rejections, paths and processor time per admission."""
     if not one["network"]:
         return [{}]
     cluster = _cluster(GRAPHS / f"{one['network']}.graph", int(one["seed"]))
@@ -127,7 +127,7 @@ def run_network(one: Case) -> Sequence[Row]:
 
 
 def _promised(book: Book, asking: Sequence[Application]) -> dict[str, float]:
-    """Return the guaranteed rate admitted and asked for, and the utility of all best-effort applications that asked."""
+    """Return the guaranteed rate admitted and requested, and the utility of all best-effort applications."""
     guaranteed = [asked for asked in asking if asked.guaranteed_tps is not None]
     others = [asked for asked in asking if asked.guaranteed_tps is None]
     rates = {asked.name: book[asked.name].rate_tps if asked.name in book.index else 0.0 for asked in others}
@@ -137,7 +137,7 @@ def _promised(book: Book, asking: Sequence[Application]) -> dict[str, float]:
         "guaranteed": float(sum(asked.guaranteed_tps or 0.0 for asked in guaranteed if asked.name in book.index)),
         "asked": float(sum(asked.guaranteed_tps or 0.0 for asked in guaranteed)),
         "utility": float(utility),
-        "geometric": float(np.exp(utility / total)) if total else 0.0,  # mean rate that gives this utility
+        "geometric": float(np.exp(utility / total)) if total else 0.0,  # mean rate with this utility
         "paths": float(np.mean([len(booking.paths) for booking in book.bookings])) if book.bookings else 0.0,
     }
 
@@ -189,7 +189,7 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _admits(name: str, rows: pd.DataFrame) -> Claim:
-    """Judge whether SPARCLE admits as much guaranteed rate as any baseline."""
+    """Check whether SPARCLE admits as much guaranteed rate as any baseline."""
     means = {policy: _means(where(rows, policy=policy)) for policy in ASKED}
     rates = {policy: own["guaranteed"] for policy, own in means.items()}
     top = max((policy for policy in ASKED if policy not in OURS), key=lambda policy: rates[policy])
@@ -207,7 +207,7 @@ def _admits(name: str, rows: pd.DataFrame) -> Claim:
 
 
 def _above_published(by_name: Mapping[str, pd.DataFrame]) -> Claim:
-    """Judge what near ties and transports rated together are worth when many ask."""
+    """Check the benefit of near ties and of rating transports together if many applications ask."""
     rates = {
         name: {
             policy: float(column(where(rows, policy=policy), "guaranteed").mean()) for policy in (CANONICAL, SPARCLE)
@@ -239,7 +239,7 @@ def _told(means: dict[str, float]) -> str:
 
 
 def _utility_claim(rows: pd.DataFrame) -> Claim:
-    """Judge the utility of the best-effort applications, which have what the guaranteed ones leave."""
+    """Check the utility of the best-effort applications, which share what the guaranteed ones leave."""
     won, told = [], []
     for name in rows["network"].unique():
         own = where(rows, network=name)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
 NETWORKS = (Drawn("line", "linear"), Drawn("complete", "linear"))
-NEAR = 0.95  # of the optimum: what "≈ 1" is taken for
+NEAR = 0.95  # of the optimum: minimum that is accepted for "≈ 1"
 CHECKED = {MACHINES: 0.995, LINKS: 0.91, BALANCED: 0.84}  # an independent check's means over its own instances
 
 

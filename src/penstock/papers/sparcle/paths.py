@@ -1,8 +1,8 @@
 """Figure 10: availability against the number of paths, linear graph on a star whose links fail 2 % of the time.
 
-The paper does not describe its star further. Its probabilities do: 0.85 = 0.98⁸ takes eight links that fail by
-themselves, and 0.78 = 0.98¹² twelve for two paths. Six tasks cannot use eight of a star's links where both directions
-share one, so that the links are taken to be full-duplex, each direction failing alone; shared ones are run beside.
+The paper does not describe its star further. Its probabilities do: 0.85 = 0.98⁸ requires eight links that fail
+independently, and 0.78 = 0.98¹² twelve for two paths. Six tasks cannot use eight of a star's links if both directions
+share one, so links are assumed to be full-duplex, each direction failing separately; shared ones are run, too.
 """
 
 from collections.abc import Sequence
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
 
-FAILS = 0.02  # a link; machines do not fail
+FAILS = 0.02  # per link; machines do not fail
 MOST = 4  # paths
-ASKED = 2.7 / 2.67  # the guaranteed rate, of the first path's
-SECOND, THIRD = 1.2 / 2.67, 0.42 / 2.67  # their rates in the paper, of the first path's
+ASKED = 2.7 / 2.67  # the guaranteed rate relative to the first path's
+SECOND, THIRD = 1.2 / 2.67, 0.42 / 2.67  # their rates in the paper, relative to the first path's
 RATIOS = (1.0, 4.0, 10.0)  # links to machines
-JUDGED = 4.0  # the ratio at which an independent check found that the figure fits
-EXHAUSTED = 1e-6  # of the first path's rate: a path with less is none
+JUDGED = 4.0  # the ratio at which an independent check found agreement with the figure
+EXHAUSTED = 1e-6  # of the first path's rate: a path with less does not count
 NEAR = 0.04
 LINKS = {"full-duplex": True, "shared": False}
 
@@ -48,9 +48,9 @@ def _cases(quick: bool) -> list[Case]:
 
 
 def run_paths(one: Case) -> Sequence[Row]:
-    """Find paths one after another, each on what the earlier ones left, and return a row a number of paths.
+    """Find paths one after another, each on what the earlier ones leave, and return one row per number of paths.
 
-    Where there is no further path, its rate is 0 and all else stays as it is.
+    If there is no further path, its rate is 0 and everything else stays the same.
     """
     scarcity = Scarcity(1.0, float(one["ratio"]))
     setting = draw("star", "linear", scarcity, int(one["seed"]), duplex=LINKS[str(one["links"])])
@@ -148,7 +148,7 @@ def _both(rows: pd.DataFrame) -> str:
 
 
 def _rises(rows: pd.DataFrame) -> float:
-    """Return the share of instances in which a third path raises the availability of the guaranteed rate."""
+    """Return the share of instances in which a third path increases the availability of the guaranteed rate."""
     table = rows.pivot_table(index="seed", columns="paths", values="carries")
     return float((table[3] > table[2] + 1e-12).mean())
 

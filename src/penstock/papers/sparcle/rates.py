@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 STAR = Drawn("star", "diamond")
 SAID = {RANDOM: 0.82, T_STORM: 0.69, GS: 0.22, GR: 0.17, VNE: 0.08}  # SPARCLE's gain in the balanced case
-WEAK = (RANDOM, T_STORM, VNE)  # of which the paper says that they are always slow where links are scarce
+WEAK = (RANDOM, T_STORM, VNE)  # always slow if links are scarce, according to the paper
 LEVEL = 0.01
 
 MEMORY = "memory-bottleneck"
@@ -61,7 +61,7 @@ RESOURCES: Mapping[str, Scarcity] = {
     MEMORY: Scarcity(machines=10.0, links=10.0, memory=1.0),
     LINKS: Scarcity(machines=10.0, links=1.0, memory=10.0),
 }
-FALLEN = 0.8  # of SPARCLE's median: what "drastically degraded" is taken for
+FALLEN = 0.8  # of SPARCLE's median: maximum that is accepted for "drastically degraded"
 
 
 def _rate_cases(quick: bool) -> list[Case]:
@@ -69,7 +69,7 @@ def _rate_cases(quick: bool) -> list[Case]:
 
 
 def _memory_cases(quick: bool) -> list[Case]:
-    """Return instances with memory, beside the same ones without."""
+    """Return instances with memory, and the same ones without."""
     bare = {name: BOTTLENECKS[name] for name in (MACHINES, LINKS)}
     number = instances(quick)
     return [*cases(STAR, RESOURCES, "heuristics", number), *cases(STAR, bare, "all", number)]
@@ -134,7 +134,7 @@ def _rate_claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _always_slow(rows: pd.DataFrame) -> Claim:
-    """Judge whether there is a rate that SPARCLE nearly always has and three others never."""
+    """Check whether there is a rate that SPARCLE nearly always exceeds and three others never."""
     tenth, usual = float(np.percentile(column(rows, CANONICAL), 10)), float(np.percentile(column(rows, SPARCLE), 10))
     most = {name: float(column(rows, name).max()) for name in WEAK}
     share = {name: float((column(rows, name) < tenth).mean()) for name in WEAK}
@@ -174,7 +174,7 @@ def _memory_claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _falls_off(name: str, other: str, rows: pd.DataFrame, bare: pd.DataFrame) -> Claim:
-    """Judge whether a policy is worse where cpu and memory count than where cpu does alone."""
+    """Check whether a policy is worse if cpu and memory count than if only cpu does."""
     share, alone = _of_median(rows, other), _of_median(bare, other)
     near = _of_median(rows, GS_NEAR if other == GS else other, NEAR)
     return Claim(

@@ -1,6 +1,6 @@
-"""Ours: how much the links have relative to the machines, from 1 to 10, and where each claim of Figs. 8 and 11 holds.
+"""Ours: capacity of links relative to machines, from 1 to 10, and where each claim of Figs. 8 and 11 holds.
 
-The paper gives no ratio for its balanced case. Which kind of element limits the best placement says where a case is
+The paper gives no ratio for its balanced case. The kind of element that limits the best placement shows where a case is
 balanced in its words: "both NCPs and links can be the bottleneck".
 """
 
@@ -38,7 +38,7 @@ INSTANCES, QUICK_INSTANCES = 100, 5
 DRAWN = (*NETWORKS, STAR)
 
 Judge = Callable[[pd.DataFrame], tuple[str, bool]]
-"""From the rows of one ratio to what came out and whether the claim holds there."""
+"""From the rows of one ratio to a result and whether the claim holds there."""
 
 
 def _cases(quick: bool) -> list[Case]:
@@ -76,7 +76,7 @@ JUDGED: Mapping[str, tuple[str, Judge]] = {
         for other, said in SAID.items()
     },
 }
-"""The claims of a balanced case, and how each is judged at one ratio."""
+"""The claims of a balanced case, and how each is checked at one ratio."""
 
 
 def _by_ratio(rows: pd.DataFrame) -> dict[float, pd.DataFrame]:
@@ -120,7 +120,7 @@ def _with_low(axis: "Axes", rows: pd.DataFrame, policy: str) -> None:
 
 
 def _draw_where(axis: "Axes", rows: pd.DataFrame) -> None:
-    """Draw a mark for every claim and ratio, full where it holds."""
+    """Draw a mark for every claim and ratio, filled if it holds."""
     for place, (_, judge) in enumerate(JUDGED.values()):
         for ratio, (_, holds) in _judged(rows, judge).items():
             face = COLOURS[2] if holds else "none"
@@ -131,7 +131,7 @@ def _draw_where(axis: "Axes", rows: pd.DataFrame) -> None:
 
 
 def _short(name: str) -> str:
-    """Return what fits beside an axis: `8, line` or `11, GS`."""
+    """Return a short label: `8, line` or `11, GS`."""
     figure, _, rest = name.removeprefix("Fig. ").partition(", ")
     return f"{figure}, {rest.split(':')[0] if figure == '8' else rest.rpartition('above ')[2]}"
 
@@ -156,7 +156,7 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _only_claim(rows: pd.DataFrame) -> Claim:
-    """Judge what the independent check says of the ratios at which all holds."""
+    """Check the independent check's statement about the ratios at which all claims hold."""
     every = [_judged(rows, judge) for _, judge in JUDGED.values()]
     counts = {ratio: sum(found[ratio][1] for found in every) for ratio in every[0]}
     best = max(counts.values())
@@ -173,7 +173,7 @@ def _only_claim(rows: pd.DataFrame) -> Claim:
 
 
 def _limits(rows: pd.DataFrame) -> str:
-    """Write at which ratios a link limits the optimum, as often as a machine."""
+    """Describe at which ratios a link limits the optimum as often as a machine."""
     told = []
     for drawn in DRAWN:
         own = where(rows, shape=drawn.shape)

@@ -1,7 +1,7 @@
-"""Ours: how near `sparcle` and `sparcle-refined` come to the optimum with joint routing where there is most to gain.
+"""Ours: distance of `sparcle` and `sparcle-refined` from the optimum with joint routing, where the gain is largest.
 
-Here `sparcle-refined` is the one that users get, which looks at the clock: its rates and the time that it took are of
-the same runs. Other figures have it without a clock, so that they do not depend on how busy the host is.
+Here `sparcle-refined` has its default time limit: rates and times are of the same runs. Other figures use it without a
+limit, so that they do not depend on the load of the host.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 DRAWN = (STAR, Drawn("star", "linear"), Drawn("line", "linear"), Drawn("line", "diamond"))
 MEAN, LOW = 0.99, 0.9  # of the optimum: on average and at the 5th percentile
-MOST_MS = 50.0  # an instance
-SAME = 1e-6  # relative; rates against given ones
+MOST_MS = 50.0  # per instance
+SAME = 1e-6  # relative; rates compared with given ones
 ABSENT = "the data with independent answers (../shared/data/sparcle) is not beside the repository: skipped"
 
 
@@ -53,8 +53,8 @@ def _cases(quick: bool) -> list[Case]:
 
 
 def run_refined(one: Case) -> Sequence[Row]:
-    """Run a case and return its row: rates, `sparcle-refined` as it is by default, and what that took."""
-    (row,) = run_rates(one)  # first, so that kernels are ready
+    """Run a case and return its row: rates, `sparcle-refined` with its defaults, and its time."""
+    (row,) = run_rates(one)  # first, so that kernels are compiled
     planner = planner_of(setting_of(one), int(one.get("seed", 0)))
     began, worked = perf_counter(), process_time()
     found = rate(planner.decide("sparcle-refined"))
@@ -100,7 +100,7 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _checks(rows: pd.DataFrame) -> list[Claim]:
-    """Judge what an independent check found of the algorithm on a balanced star, and its answers."""
+    """Check an independent check's results for the algorithm on a balanced star, and its answers."""
     star = np.concatenate(
         [ratios(where(rows, shape="star", graph=graph), CANONICAL) for graph in ("linear", "diamond")]
     )

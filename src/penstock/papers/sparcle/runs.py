@@ -1,7 +1,7 @@
-"""One random instance under several placement policies: what most figures are made of.
+"""One random instance under several placement policies: the basis of most figures.
 
-A case says how the instance is drawn and whom to ask; its row has the rate of every policy. Instances of one seed are
-the same draws in every case, only scaled, so that cases compare pair by pair.
+A case says how the instance is drawn and which policies to run; its row has the rate of every policy. Instances of one
+seed are the same in every case, only scaled, so that cases are compared pair by pair.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ ASKED: Mapping[str, Sequence[str]] = {
     "all": (*OURS, NEAR, *RIVALS, OPTIMUM),
     "heuristics": (*OURS, NEAR, *RIVALS, GS_CPU),
 }
-"""Whom a case asks."""
+"""Policies of a case."""
 
 MACHINES, BALANCED, LINKS = "machine-bottleneck", "balanced", "link-bottleneck"
 BOTTLENECKS: Mapping[str, Scarcity] = {
@@ -72,11 +72,11 @@ BOTTLENECKS: Mapping[str, Scarcity] = {
 
 INSTANCES, QUICK_INSTANCES = 500, 12
 GIVEN = "given"
-APART = 1_000_003  # added to the seed of an instance for what policies draw
+APART = 1_000_003  # added to the seed of an instance for the policies' random draws
 
 
 class Drawn(NamedTuple):
-    """How an instance is drawn, beside its scarcity."""
+    """Distribution of an instance, except for its scarcity."""
 
     shape: str
     graph: str
@@ -84,7 +84,7 @@ class Drawn(NamedTuple):
 
 
 def case(drawn: Drawn, name: str, scarcity: Scarcity, ask: str, seed: int) -> Case:
-    """Return a case: an instance, and whom to ask."""
+    """Return a case: an instance, and the policies to run."""
     return {
         "case": name,
         "shape": drawn.shape,
@@ -99,17 +99,17 @@ def case(drawn: Drawn, name: str, scarcity: Scarcity, ask: str, seed: int) -> Ca
 
 
 def cases(drawn: Drawn, scarcities: Mapping[str, Scarcity], ask: str, instances: int) -> list[Case]:
-    """Return so many instances of every case."""
+    """Return a number of instances of every case."""
     return [case(drawn, name, own, ask, seed) for name, own in scarcities.items() for seed in range(instances)]
 
 
 def instances(quick: bool) -> int:
-    """Return how many instances a case has."""
+    """Return the number of instances per case."""
     return QUICK_INSTANCES if quick else INSTANCES
 
 
 def given_cases(quick: bool) -> list[Case]:
-    """Return the instances that have independent answers; none where these are not beside the repository."""
+    """Return the instances with independent answers; none if the data are missing."""
     number = min(QUICK_INSTANCES, len(references())) if quick else len(references())
     return [{"case": GIVEN, "shape": GIVEN, "ask": "ratio", "number": position} for position in range(number)]
 
@@ -123,7 +123,7 @@ def setting_of(one: Case) -> SparcleInstance:
 
 
 def planner_of(setting: SparcleInstance, seed: int) -> Planner:
-    """Return who asks policies for the highest rate."""
+    """Return the planner for the highest rate."""
     return Planner(setting.application, setting.cluster, Objective.THROUGHPUT, seed=seed + APART)
 
 
@@ -133,7 +133,7 @@ def rate(decision: Decision) -> float:
 
 
 def run_rates(one: Case) -> Sequence[Row]:
-    """Run a case and return its row: a rate a policy, which kind of element limits the best, and what refining took."""
+    """Run a case and return its row: one rate per policy, the kind of limiting element, refinement times."""
     planner = planner_of(setting_of(one), int(one.get("seed", 0)))
     decisions, spent = {}, {}
     for name in ASKED[str(one["ask"])]:

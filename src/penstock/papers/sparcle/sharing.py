@@ -1,4 +1,4 @@
-"""Figures 13 and 14: several applications on one star, let in one after another under each placement policy."""
+"""Figures 13 and 14: several applications on one star, admitted one after another with each placement policy."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -38,8 +38,8 @@ ASKED = (CANONICAL, SPARCLE, REFINED, GS, GR, GS_NEAR, T_STORM, VNE, HEFT, RANDO
 PAPERS = (CANONICAL, GS, GR, T_STORM, VNE, RANDOM)  # those that the paper compares
 PRIORITIES = (2.0, 1.0)
 GUARANTEED, QUICK_GUARANTEED = 60, 2  # instances
-APPLICATIONS = 16  # that ask to be let in
-RATES = (0.02, 0.2)  # evenly between; a unit does one average task a second on an average machine
+APPLICATIONS = 16  # that request admission
+RATES = (0.02, 0.2)  # uniform between; a unit is one average task per second on an average machine
 LEVEL = 0.02
 
 
@@ -52,7 +52,7 @@ def _guaranteed_cases(quick: bool) -> list[Case]:
 
 
 def run_pair(one: Case) -> Sequence[Row]:
-    """Let two best-effort applications in under each policy: Σ P log x, and the first's rate over the second's."""
+    """Admit two best-effort applications with each policy: Σ P log x, and the first's rate over the second's."""
     rng = np.random.default_rng(int(one["seed"]))
     cluster = network("star", BOTTLENECKS[str(one["case"])], rng)
     pair = [
@@ -69,7 +69,7 @@ def run_pair(one: Case) -> Sequence[Row]:
 
 
 def run_guaranteed(one: Case) -> Sequence[Row]:
-    """Let guaranteed applications in one after another: the rate of those admitted together, and how many they are."""
+    """Admit guaranteed applications one after another: the total rate of those admitted, and their number."""
     rng = np.random.default_rng(int(one["seed"]))
     cluster = network("star", BOTTLENECKS[str(one["case"])], rng)
     asking = [
@@ -91,7 +91,7 @@ def run_guaranteed(one: Case) -> Sequence[Row]:
 
 
 def let_in(book: Book, asking: Sequence[Application], name: str, seed: int) -> tuple[Book, int]:
-    """Ask for all in turn; return the book and how many were admitted."""
+    """Request admission for all in turn; return the book and the number admitted."""
     admitted = 0
     for own in asking:
         answer = admit(book, own, policy=POLICIES[name], seed=seed + APART, advise=False, reliable_routes=False)

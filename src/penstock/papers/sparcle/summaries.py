@@ -1,4 +1,4 @@
-"""Ratios instance by instance, gains of means with their limits, distributions: what claims are judged on and drawn."""
+"""Ratios by instance, gains of means with their limits, distributions: the basis of claims and pictures."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -52,7 +52,7 @@ COLOUR: Mapping[str, str] = {
 
 
 class Gain(NamedTuple):
-    """By how much one mean is above another, as a share, and the limits that hold 95 % of its resamples."""
+    """Relative gain of one mean over another, with the limits that contain 95 % of its resamples."""
 
     value: float
     low: float
@@ -76,13 +76,13 @@ def column(rows: pd.DataFrame, name: str) -> Floats:
 
 
 def ratios(rows: pd.DataFrame, policy: str, to: str = OPTIMUM) -> Floats:
-    """Return the ratio of two policies' rates, instance by instance; those without any rate count as level."""
+    """Return the ratio of two policies' rates, instance by instance; 1 if both have no rate."""
     own, other = column(rows, policy), column(rows, to)
     return np.divide(own, other, out=np.ones_like(own), where=other > 0)
 
 
 def gain(rows: pd.DataFrame, policy: str, other: str) -> Gain:
-    """Return by how much the mean of one policy is above that of another, instances resampled."""
+    """Return the relative gain of one policy's mean over another's, with resampled instances."""
     own, their = column(rows, policy), column(rows, other)
     picked = np.random.default_rng(0).integers(len(own), size=(RESAMPLES, len(own)))
     drawn = own[picked].mean(axis=1) / their[picked].mean(axis=1) - 1.0
@@ -91,24 +91,24 @@ def gain(rows: pd.DataFrame, policy: str, other: str) -> Gain:
 
 
 def signed(share: float, digits: int = 0) -> str:
-    """Write a share as percent with a sign."""
+    """Format a share as percent with a sign."""
     return f"{100.0 * share:+.{digits}f} %".replace("-", "−")
 
 
 def percentiles(values: Floats) -> str:
-    """Write the mean and some percentiles."""
+    """Format the mean and some percentiles."""
     found = np.percentile(values, PERCENTILES)
     texts = ", ".join(f"p{number} {value:.2f}" for number, value in zip(PERCENTILES, found, strict=True))
     return f"mean {values.mean():.3f}, {texts}"
 
 
 def half_to_twice(found: float, said: float) -> bool:
-    """Return whether a gain is between half of what was said and twice as much."""
+    """Return whether a gain is between half of the paper's and twice as much."""
     return said / 2 <= found <= 2 * said
 
 
 def cdf(axis: "Axes", rows: pd.DataFrame, policies: Sequence[str], measure: str = "{}") -> None:
-    """Draw the share of instances that are at or below a value, a curve a policy; few marks, as points are many."""
+    """Draw the share of instances at or below a value, one curve per policy; few marks, because points are many."""
     for policy in policies:
         values = np.sort(column(rows, measure.format(policy)))
         share = np.arange(1, len(values) + 1) / len(values)
@@ -118,7 +118,7 @@ def cdf(axis: "Axes", rows: pd.DataFrame, policies: Sequence[str], measure: str 
 
 
 def boxes(axis: "Axes", groups: Mapping[str, Mapping[str, Floats]]) -> None:
-    """Draw quartiles with whiskers from the 5th to the 95th percentile: a group a place, a box a policy."""
+    """Draw quartiles with whiskers from the 5th to the 95th percentile: one group per position, one box per policy."""
     policies = list(dict.fromkeys(policy for own in groups.values() for policy in own))
     width = 0.8 / len(policies)
     for rank, policy in enumerate(policies):
@@ -143,7 +143,7 @@ def boxes(axis: "Axes", groups: Mapping[str, Mapping[str, Floats]]) -> None:
 
 
 def bars(axis: "Axes", groups: Mapping[str, Mapping[str, float]]) -> None:
-    """Draw a group of bars a place, a bar a policy."""
+    """Draw one group of bars per position, one bar per policy."""
     policies = list(dict.fromkeys(policy for own in groups.values() for policy in own))
     width = 0.8 / len(policies)
     for rank, policy in enumerate(policies):
@@ -166,7 +166,7 @@ def finish(axis: "Axes", titles: Mapping[str, str], legend: bool = True, columns
 
 
 def legend_below(picture: "Picture", axis: "Axes", columns: int = 5) -> None:
-    """Say once, below all axes, what the curves or bars of one of them are."""
+    """Draw one legend below all axes, for the curves or bars of one of them."""
     picture.legend(
         *axis.get_legend_handles_labels(), fontsize=8, frameon=False, ncols=columns, loc="outside lower center"
     )

@@ -1,8 +1,8 @@
-"""Live experiments: tuple policies switched inside runs on emulated machines, on embedded Spark.
+"""Live experiments: tuple policies switched during runs on emulated machines, on embedded Spark.
 
-`episodes` are what comes, `settings` what it comes to, `trial` a run in which policies take turns, `measures` what its
-telemetry says, `ratios` how choices compare. Figures: `grid`, all choices at several loads, and the default that
-follows; `signals`, how long a signal is held; `testbed` and `testbed_figures`, Hone's figures 10 to 14.
+`episodes` defines arrivals, `settings` applications and machines, `trial` runs policies in turn, `measures` evaluates
+telemetry, `ratios` compares choices. Figures: `grid`, all choices at several loads, and the default that follows;
+`signals`, the duration of a signal; `testbed` and `testbed_figures`, Hone's figures 10 to 14.
 """
 
 from penstock.experiments.figure import Figure
@@ -13,4 +13,4 @@ from penstock.papers.hone.live.testbed_figures import FIGURE_10, FIGURE_11, FIGU
 
 FIGURES: tuple[Figure, ...] = (FIGURE_10, FIGURE_11, FIGURE_12, FIGURE_13, FIGURE_14, LIVE, LIVE_TAU)
 HONE: tuple[Figure, ...] = (*hone.FIGURES, *FIGURES)
-"""All of Hone's: simulated, then live."""
+"""All figures of Hone: simulated, then live."""

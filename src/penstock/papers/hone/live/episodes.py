@@ -1,10 +1,10 @@
-"""Episodes: the same arrivals and sentences for every choice of policies, again and again within one run.
+"""Episodes: the same arrivals and sentences for every choice of policies, repeated within one run.
 
-A run that switches policies compares them on different stretches of time, and what came in one may have been harder
-than what came in another: the noise of that is larger than most differences between policies. So arrivals are drawn
-for one *episode*, which is played once for each choice of a round, in an order drawn by lot; the next round has another
-draw. An episode begins with a time to settle and ends with a pause, in which queues run empty and policies are
-switched. It has exactly as many tuples as its load says: Poisson arrivals, or those of bursts, given their number.
+A run that switches policies compares them in different intervals, and arrivals in one may be harder than in another:
+this noise exceeds most differences between policies. So arrivals are drawn for one *episode*, which is played once for
+each choice of a round, in random order; the next round has new arrivals. An episode starts with a settling time and
+ends with a pause, in which queues run empty and policies are switched. It has exactly the number of tuples of its load:
+Poisson arrivals, or those of bursts, conditioned on their number.
 """
 
 from collections.abc import Sequence
@@ -21,41 +21,41 @@ from penstock.workloads.running.text import vocabulary, zipf_shares
 
 Longs = NDArray[np.int64]
 
-SLOT_S = 1e-3  # to which arrivals are rounded
+SLOT_S = 1e-3  # resolution of arrivals
 STEADY, BURSTY = "steady", "bursty"
-ON, BURST_S = 0.5, 0.25  # bursts take half of the time, in which tuples come at twice the rate
-MANY = 20.0  # times as many tuples as wanted are drawn from bursts, to choose from
+ON, BURST_S = 0.5, 0.25  # bursts take half of the time, at twice the rate
+MANY = 20.0  # times the number of tuples needed are drawn from bursts, to select from
 
 
 @dataclass(frozen=True)
 class Lengths:
     """The parts of an episode, in seconds."""
 
-    settle: float  # tuples come and do not count
+    settle: float  # tuples arrive but do not count
     counted: float
-    tail: float  # tuples come that do not count, so that those before them are under load to their end
-    pause: float  # nothing comes
+    tail: float  # tuples arrive but do not count, so that earlier ones are under load until they complete
+    pause: float  # no arrivals
 
     @property
     def busy(self) -> float:
-        """How long tuples come."""
+        """Duration of arrivals."""
         return self.settle + self.counted + self.tail
 
     @property
     def period(self) -> float:
-        """From the beginning of one episode to that of the next."""
+        """Time from the start of one episode to that of the next."""
         return self.busy + self.pause
 
 
 @dataclass(frozen=True)
 class Episodes:
-    """An arrival process: one episode to warm up, then `rounds` of one episode for each of `choices`, then nothing.
+    """An arrival process: a warm-up episode, then `rounds` of one episode for each of `choices`, then nothing.
 
-    kind: steady (Poisson) or bursty (on-off). load_tps: tuples a second while they come.
-    tasks: of the source; an episode's tuples are a multiple of it, so that each task gives the same in all of a round.
+    kind: steady (Poisson) or bursty (on-off). load_tps: tuples per second during arrivals.
+    tasks: of the source; an episode's tuples are a multiple of it, so that each task emits the same in all of a round.
     """
 
-    even: ClassVar[bool] = True  # a slot's tuples come at its beginning
+    even: ClassVar[bool] = True  # a slot's tuples arrive at its start
     slot: ClassVar[float] = SLOT_S
 
     kind: str
@@ -68,17 +68,17 @@ class Episodes:
 
     @property
     def rate(self) -> float:
-        """Tuples a second, over pauses too."""
+        """Mean tuples per second, including pauses."""
         return self.load_tps * self.lengths.busy / self.lengths.period
 
     @property
     def size(self) -> int:
-        """How many tuples an episode has."""
+        """Number of tuples in an episode."""
         return max(1, round(self.load_tps * self.lengths.busy / self.tasks)) * self.tasks
 
     @property
     def number(self) -> int:
-        """How many episodes there are, with the first."""
+        """Number of episodes, including the first."""
         return 1 + self.choices * self.rounds
 
     def round_of(self, episode: int) -> int:
@@ -86,31 +86,31 @@ class Episodes:
         return max(0, episode - 1) // self.choices
 
     def begin(self, episode: int) -> float:
-        """Return when an episode begins, in seconds since the first."""
+        """Return the start of an episode, in seconds since the first."""
         return episode * self.lengths.period
 
     def times(self, round_: int) -> Longs:
-        """Return the slots since an episode's beginning in which its tuples come. [size]"""
+        """Return the slots since an episode's start in which its tuples arrive. [size]"""
         rng = np.random.default_rng([self.seed, round_])
         slots = round(self.lengths.busy / SLOT_S)
         if self.kind == STEADY:
             return np.sort(rng.integers(0, slots, self.size))
         process = OnOff(rate=MANY * self.load_tps, slot=SLOT_S, on=ON, burst=BURST_S)
         drawn = np.repeat(np.arange(slots), process.counts(slots, rng))
-        if not len(drawn):  # one long pause
+        if not len(drawn):  # a pause of the full length
             drawn = np.arange(slots)
         return np.sort(rng.choice(drawn, self.size, replace=len(drawn) < self.size))
 
     @cached_property
     def whole(self) -> NDArray[np.uint16]:
-        """The tuples of every slot up to the end; drawn once, as a worker that draws them would be late for others."""
+        """The tuples of every slot up to the end; cached, because computing them in a worker would delay others."""
         found = np.zeros(round(self.begin(self.number) / SLOT_S), dtype=np.uint16)
         for episode in range(self.number):
             np.add.at(found, round(self.begin(episode) / SLOT_S) + self.times(self.round_of(episode)), 1)
         return found
 
     def counts(self, slots: int, rng: np.random.Generator) -> Longs:
-        """Return the tuples of the first `slots` slots; `rng` is not used, as episodes have a seed of their own."""
+        """Return the tuples of the first `slots` slots; `rng` is not used: episodes have a seed of their own."""
         found = np.zeros(slots, dtype=np.int64)
         known = self.whole[:slots]
         found[: len(known)] = known
@@ -118,7 +118,7 @@ class Episodes:
 
 
 class EpisodeSentences:
-    """Makes the sentences of episodes, of at most so many words."""
+    """Creates the sentences of episodes, with a maximum number of words."""
 
     def __init__(self, episodes: Episodes, most: int) -> None:
         self.episodes = episodes
@@ -136,7 +136,7 @@ class EpisodeSentences:
 
 
 def sentences(count: int, most: int, seed: Sequence[int]) -> list[str]:
-    """Draw sentences of 1 to `most` words, each length as often, the words by Zipf's law."""
+    """Draw sentences of 1 to `most` words, uniform in length, words by Zipf's law."""
     rng = np.random.default_rng(seed)
     ends = accumulate(rng.integers(1, most + 1, count).tolist(), initial=0)
     shares, known = zipf_shares(), vocabulary()

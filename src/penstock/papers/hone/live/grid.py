@@ -1,6 +1,6 @@
-"""Five routings by two sendings, live: steady and bursty arrivals at half, four fifths and nearly all of the maximum.
+"""Five routings with two sendings, live: steady and bursty arrivals at half, four fifths and nearly all of the maximum.
 
-It answers what to choose where nobody has chosen: `default_policies`.
+It determines the default: `default_policies`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,25 +34,25 @@ if TYPE_CHECKING:
 NUMBER = "live"
 LOADS = (0.5, 0.8, 0.95)  # of the maximum rate
 PLUS = "potus-plus:v=240"
-"""A unit of cost is the way to another machine, some 20 slots of a millisecond; and potus-plus reckons that each of the
-three sources sends four times what it has, by which its v counts a twelfth."""
+"""A unit of cost is the transfer to another machine, some 20 slots of 1 ms; potus-plus assumes that each of the
+three sources sends four times its own tuples, so its v counts a twelfth."""
 ROUTINGS = ("round-robin", "local-first", "least-loaded", "potus", PLUS)
 SENDINGS = ("fifo", "longest-backlog-first")
 CHOICES = tuple(Choice(routing, sending) for routing in ROUTINGS for sending in SENDINGS)
 FULL, QUICK = Lengths(0.5, 2.0, 0.25, 0.25), Lengths(0.5, 1.5, 0.25, 0.25)
 ROUNDS, QUICK_ROUNDS = 10, 2
-SEEDS = (2, 3)  # of arrivals, a run each; the default was chosen on those of seeds 0 and 1
+SEEDS = (2, 3)  # of arrivals, one run each; the default was selected on seeds 0 and 1
 COLOURS = dict(zip(ROUTINGS, ("#888888", "#5b9a68", "#4878a8", "#8a6bb1", "#d1603d"), strict=True))
-TRUE = 0.25  # of the looks at an episode that may find its emulation late
-BUSY = 0.05  # that the busiest task may differ from what the estimator says
+TRUE = 0.25  # maximum share of checks in an episode at which its emulation lags
+BUSY = 0.05  # tolerance between the busiest task and the estimator
 
 
 def default_policies(arrivals: str, measure: str) -> Choice:
-    """Return what is chosen where nobody has, by how tuples come and by what is to be low.
+    """Return the default, given the kind of arrivals and the measure to minimise.
 
-    The longest backlog goes first where tuples come steadily and the mean counts: components take turns at the card,
-    and sentences do not wait behind words. In bursts, and for the tail, what was made first goes first, so that
-    sentences are completed one after the other.
+    With steady arrivals, longest-first sending minimises the mean: components take turns at the card, and sentences do
+    not wait behind words. In bursts, and for the tail, the oldest tuple goes first, so that sentences are completed one
+    after the other.
     """
     return Choice(PLUS, SENDINGS[1] if arrivals == STEADY and measure == MEASURES[0] else SENDINGS[0])
 
@@ -70,7 +70,7 @@ def _cases(quick: bool) -> Sequence[Case]:
 
 
 def run_grid(case: Case, tell: Tell = silent) -> Sequence[Row]:
-    """Run one kind of arrivals at one load and return a row a choice and round."""
+    """Run one kind of arrivals at one load and return one row per choice and round."""
     setting = one_slow_machine()
     lengths = Lengths(float(case["settle_s"]), float(case["cell_s"]), FULL.tail, FULL.pause)
     load_tps = float(case["load"]) * setting.maximum_tps
@@ -142,7 +142,7 @@ def _default(rows: pd.DataFrame) -> Claim:
 
 
 Found = Mapping[str, Ratio]
-"""By place and what else differs."""
+"""By place and the other choice."""
 
 
 def _by_routing(rows: pd.DataFrame, routing: str) -> Found:
@@ -204,7 +204,7 @@ def _plus(rows: pd.DataFrame) -> Claim:
 
 
 def _sustained(rows: pd.DataFrame) -> Claim:
-    """Compare how busy the busiest task is, where tuples are split evenly, with the load that was meant."""
+    """Compare the utilisation of the busiest task, if tuples are split evenly, with the intended load."""
     plain = rows[(rows["routing"] == PLAIN.routing) & (rows["sending"] == PLAIN.sending)]
     busy = plain.groupby("load")["busiest"].mean()
     return Claim(

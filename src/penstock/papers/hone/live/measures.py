@@ -1,7 +1,7 @@
-"""What a trial gave: the latency of every source tuple from its telemetry, by the choice of policies and the round.
+"""Measures of a trial: the latency of every source tuple from its telemetry, by choice of policies and round.
 
-A tuple belongs to the episode in which it was due. Sources begin within some milliseconds of each other and each counts
-its episodes from its own beginning, which its first tuple tells.
+A tuple belongs to the episode in which it was due. Sources start within some milliseconds of each other, and each
+counts its episodes from its own start, which follows from its first tuple.
 """
 
 from collections.abc import Mapping
@@ -30,19 +30,19 @@ PARTS = tuple(f"{span}_ms" for span in SPANS)
 
 
 class NothingSeen(PenstockError):
-    """A trial of which no source tuple was seen."""
+    """A trial without any recorded source tuple."""
 
 
 class Seen(NamedTuple):
     """Tables of a trial."""
 
     tuples: pd.DataFrame  # source, due, finished, latency, complete and the parts of it, in seconds
-    busy: pd.DataFrame  # episode, task, seconds: how long tasks were at work in the counted part of it
+    busy: pd.DataFrame  # episode, task, seconds: busy time of tasks in the counted part of it
     splits: pd.DataFrame  # source and due of a sentence, task, seconds: from its arrival there until its words had left
 
 
 def look(spark: SparkSession, conducted: Conducted, trial: Trial, with_splits: bool = False) -> Seen:
-    """Read the telemetry of a trial through the pipeline; what splits took only where that is wanted."""
+    """Read the telemetry of a trial through the pipeline; times of splits only if requested."""
     raw, _ = read_telemetry(spark, conducted.telemetry)
     good = ingest(raw).good.cache()
     clocks = clock_table(good).cache()
@@ -61,7 +61,7 @@ def look(spark: SparkSession, conducted: Conducted, trial: Trial, with_splits: b
 
 
 def beginnings(tuples: pd.DataFrame, episodes: Episodes) -> dict[str, float]:
-    """Return when each source task began: its first tuple was due a known time later."""
+    """Return when each source task started: its first tuple was due a known time later."""
     first = episodes.times(0) * SLOT_S
     dues = tuples.groupby("source")["due"].min()
     numbers = {str(task): int(str(task).rpartition("[")[2].rstrip("]")) for task in dues.index}
@@ -69,10 +69,10 @@ def beginnings(tuples: pd.DataFrame, episodes: Episodes) -> dict[str, float]:
 
 
 def placed(tuples: pd.DataFrame, episodes: Episodes) -> pd.DataFrame:
-    """Add to every tuple the number of its episode, and how long after its beginning it was due and was finished."""
+    """Add to every tuple the number of its episode, and its due and finish times relative to the episode's start."""
     began = tuples["source"].map(beginnings(tuples, episodes))
     period = episodes.lengths.period
-    # A tuple is due at the beginning of a slot, as exactly as clocks can tell: half a slot is for their error.
+    # A tuple is due at the start of a slot, up to the clock error: half a slot allows for that.
     since = tuples["due"] - began + SLOT_S / 2
     episode = np.floor(since / period).astype(int)
     due = since - episode * period
@@ -80,7 +80,7 @@ def placed(tuples: pd.DataFrame, episodes: Episodes) -> pd.DataFrame:
 
 
 def cell_rows(seen: Seen, conducted: Conducted, trial: Trial) -> list[dict[str, Value]]:
-    """Return a row a choice and round."""
+    """Return one row per choice and round."""
     tuples = placed(seen.tuples, trial.episodes)
     splits = _split_means(seen.splits, trial.episodes)
     rows: list[dict[str, Value]] = []
@@ -103,9 +103,9 @@ def cell_rows(seen: Seen, conducted: Conducted, trial: Trial) -> list[dict[str, 
 def _latencies(tuples: pd.DataFrame, episodes: Episodes, episode: int) -> dict[str, float]:
     """Return the latencies of the tuples that count in an episode, in milliseconds.
 
-    unfinished: tuples that were never seen to end. left: tuples that had not ended when the last of the episode came,
-    as is usual of the latest; many of them mean that more came than went. carried: tuples of episodes before that were
-    there when the first came that counts.
+    unfinished: tuples that never completed. left: tuples that had not completed when the last of the episode arrived,
+    as is usual for the latest ones; many of them mean overload. carried: tuples of earlier episodes that were in the
+    system when the first counted one arrived.
     """
     lengths = episodes.lengths
     own = tuples[tuples["episode"] == episode]
@@ -125,7 +125,7 @@ def _latencies(tuples: pd.DataFrame, episodes: Episodes, episode: int) -> dict[s
 
 
 def _busy(hops: DataFrame, episodes: Episodes, start: float) -> DataFrame:
-    """Return how long each task was at work in the counted part of every episode."""
+    """Return the busy time of each task in the counted part of every episode."""
     lengths = episodes.lengths
     episode = sf.floor((sf.col("started") - start) / lengths.period)
     since = sf.col("started") - start - episode * lengths.period
@@ -140,7 +140,7 @@ def _busiest(busy: pd.DataFrame, episodes: Episodes, episode: int) -> float:
 
 
 def _splits(hops: DataFrame, tuples: DataFrame) -> DataFrame:
-    """Return for every sentence how long it took at its split: from its arrival until all its words had arrived."""
+    """Return the time of every sentence at its split: from its arrival until all its words had arrived."""
     words = hops.where(sf.col("source_component") == SPLIT).groupBy("root", sf.col("parent").alias("id"))
     left = words.agg(sf.max("arrived").alias("left"))
     came = hops.where(sf.col("target_component") == SPLIT).select(
@@ -165,7 +165,7 @@ def _split_means(splits: pd.DataFrame, episodes: Episodes) -> Mapping[int, dict[
 
 
 def measured(trial: Trial, tell: Tell = silent, with_splits: bool = False) -> list[Row]:
-    """Run a trial and return a row a choice and round, with what each split task took where that is wanted."""
+    """Run a trial and return one row per choice and round, with the times of split tasks if requested."""
     with live_session() as spark, temporary() as folder:
         conducted = conduct(trial, Path(folder), tell)
         tell("reading telemetry")

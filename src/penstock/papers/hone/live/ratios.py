@@ -1,8 +1,8 @@
-"""How choices of policies compare: ratios to the best of the same place, with the confidence that rounds give.
+"""Comparison of choices of policies: ratios to the best of the same place, with confidence limits over rounds.
 
-A *place* is one kind of arrivals at one load. All choices of a round had the same arrivals, so rounds are drawn again
-together (a paired bootstrap); which choice is the best is found anew in every draw, so that the luck of the best is
-part of the limits. With so few rounds limits are rough, and rather too narrow than too wide.
+A *place* is one kind of arrivals at one load. All choices of a round had the same arrivals, so rounds are resampled
+together (a paired bootstrap); the best choice is determined again in every resample, so that its luck is part of the
+limits. With few rounds, limits are approximate, and rather too narrow than too wide.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,16 +16,16 @@ from penstock.papers.hone.live.trial import Choice
 
 MEASURES = ("mean_ms", "p99_ms")
 DRAWS = 4000
-CONFIDENCE = 0.95  # both ways; half of the rest is beyond each limit
-ALLOWED = 1.05  # of the best, that a default may take
-WANTED = 0.8  # of all places and measures, in which it does
+CONFIDENCE = 0.95  # two-sided
+ALLOWED = 1.05  # maximum ratio of a default to the best
+WANTED = 0.8  # minimum share of places and measures in which a default achieves that
 
 Rule = Callable[[str, str], Choice]
-"""From arrivals and what is to be low, one of `MEASURES`, to a choice: what would be the default there."""
+"""From arrivals and the measure to minimise, one of `MEASURES`, to the default choice."""
 
 
 class Ratio(NamedTuple):
-    """A choice against the best, or against another."""
+    """A choice relative to the best, or to another."""
 
     ratio: float
     low: float
@@ -33,12 +33,12 @@ class Ratio(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Written so: `1.02 (1.00–1.04)`."""
+        """Formatted, such as `1.02 (1.00–1.04)`."""
         return f"{self.ratio:.2f} ({self.low:.2f}–{self.high:.2f})"
 
 
 class Judged(NamedTuple):
-    """A rule at one place, by one measure."""
+    """A rule at one place, for one measure."""
 
     arrivals: str
     load: float
@@ -49,17 +49,17 @@ class Judged(NamedTuple):
 
     @property
     def within(self) -> bool:
-        """Whether even the upper limit is what a default may take."""
+        """Whether the upper limit is acceptable for a default."""
         return self.ratio.high <= ALLOWED
 
     @property
     def place(self) -> str:
-        """Written so: `bursty 95 % p99`."""
+        """Formatted, such as `bursty 95 % p99`."""
         return f"{place_text(self.arrivals, self.load)} {self.measure.removesuffix('_ms')}"
 
 
 def place_text(arrivals: str, load: float) -> str:
-    """Write a place so: `bursty 95 %`."""
+    """Format a place, such as `bursty 95 %`."""
     return f"{arrivals} {100 * load:.0f} %"
 
 
@@ -71,12 +71,12 @@ def places(rows: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame]]:
 
 
 def by_round(rows: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """Return a measure of one place: a row a round that every choice has, a column a choice."""
+    """Return a measure of one place: one row per round that every choice has, one column per choice."""
     return rows.set_index(["seed", "round", "routing", "sending"])[measure].unstack(["routing", "sending"]).dropna()
 
 
 def to_best(rows: pd.DataFrame, measure: str) -> dict[Choice, Ratio]:
-    """Return every choice of one place against the best of it."""
+    """Return the ratio of every choice of one place to the best one."""
     wide = by_round(rows, measure)
     values = wide.to_numpy()
     mean = values.mean(axis=0)
@@ -89,7 +89,7 @@ def to_best(rows: pd.DataFrame, measure: str) -> dict[Choice, Ratio]:
 
 
 def against(rows: pd.DataFrame, measure: str, one: Choice, other: Choice) -> Ratio:
-    """Return one choice of a place against another."""
+    """Return the ratio of one choice of a place to another."""
     wide = by_round(rows, measure)
     values = wide[[tuple(one), tuple(other)]].to_numpy()
     mean, drawn = values.mean(axis=0), _drawn(values)
@@ -97,7 +97,7 @@ def against(rows: pd.DataFrame, measure: str, one: Choice, other: Choice) -> Rat
 
 
 def judge(rows: pd.DataFrame, rule: Rule) -> list[Judged]:
-    """Return how a rule does at every place, by every measure."""
+    """Return the results of a rule at every place, for every measure."""
     judged = []
     for arrivals, load, own in places(rows):
         for measure in MEASURES:

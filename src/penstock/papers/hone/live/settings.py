@@ -1,8 +1,8 @@
-"""What the live experiments run: a word count on emulated machines, costs and sizes stated once for all policies.
+"""Applications of the live experiments: a word count on emulated machines, with the same costs and sizes for all.
 
 Everything is some hundred times slower than in a real cluster, so that two cores of a host can emulate it: tasks take
-milliseconds, cards carry kilobytes a second. What matters for tuple policies is kept: sentences of very different
-lengths, a stream that multiplies tuples and bytes, tasks of one component that share a card.
+milliseconds, cards carry kilobytes per second. The relevant properties for tuple policies are kept: sentences of very
+different lengths, a stream that multiplies tuples and bytes, tasks of one component that share a card.
 """
 
 from dataclasses import dataclass
@@ -22,17 +22,17 @@ from penstock.papers.hone.live.episodes import STEADY, Episodes, EpisodeSentence
 from penstock.planning.planner import Planner
 from penstock.workloads.running.counts import Count, RunningCounts
 
-WORD_BYTES = 52  # as a word's tuple has in DSPBench, most of it not the word
-PASSED_ON = 8  # of so many counts, one
+WORD_BYTES = 52  # of a word's tuple in DSPBench, most of it not the word
+PASSED_ON = 8  # one of this number of counts is passed on
 MILLISECOND = 1e-3
-WORDS = 32  # a sentence, at most
+WORDS = 32  # maximum per sentence
 NEAR = Distances(same_slot_ms=0.02, same_process_ms=0.02, same_host_ms=0.05, other_host_ms=0.5)
-SAMPLE = 2000  # sentences by which sizes are taken
+SAMPLE = 2000  # sentences for measuring sizes
 PLACEHOLDER = Lengths(1.0, 1.0, 0.0, 0.0)
 
 
 class Word(msgspec.Struct, frozen=True, array_like=True):
-    """A word on its way, and bytes in place of all else that a tuple carries."""
+    """A word, and padding instead of all other fields of a tuple."""
 
     text: str
     rest: bytes = bytes(WORD_BYTES - 8)
@@ -44,7 +44,7 @@ def split(sentence: str) -> list[Word]:
 
 
 class CountWords(RunningCounts[Word]):
-    """How often each word has come; every eighth count is passed on, so that a database keeps up to date cheaply."""
+    """Counts words; every eighth count is passed on, so that a database is updated at low cost."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class CountWords(RunningCounts[Word]):
         return None if self._seen % PASSED_ON else counted
 
     def restore(self, state: dict[str, int]) -> None:
-        """Go on from counts."""
+        """Continue from restored counts."""
         super().restore(state)
         self._seen = sum(state.values())
 
@@ -66,19 +66,19 @@ class CountWords(RunningCounts[Word]):
 class Setting:
     """A word count of some shape on some machines.
 
-    tasks, cpu_ms: of source, split, count and, where there is one, database, in this order.
-    grouping: of the stream from split to count. words: in a sentence, at most.
+    tasks, cpu_ms: of source, split, count and, if there is one, database, in this order.
+    grouping: of the stream from split to count. words: maximum per sentence.
     """
 
     cluster: Cluster
-    policy: str  # that places it
+    policy: str  # for its placement
     tasks: tuple[int, ...]
     cpu_ms: tuple[float, ...]
     grouping: Grouping = Grouping.FIELDS
     words: int = WORDS
 
     def flow(self, episodes: Episodes) -> Dataflow:
-        """Return the application that is fed by episodes."""
+        """Return the application, fed by episodes."""
         flow = Dataflow("word-count")
         sizes = self.sizes
         source = Generated(EpisodeSentences(episodes, self.words), arrivals=episodes)
@@ -113,7 +113,7 @@ class Setting:
 
     @cached_property
     def estimate(self) -> Evaluation:
-        """What the estimator says of it."""
+        """The estimator's prediction."""
         flow = self.flow(Episodes(STEADY, 1.0, 1, 1, self.tasks[0], PLACEHOLDER))
         planner = Planner(flow.application, self.cluster)
         found = planner.decide(self.policy).evaluation
@@ -122,11 +122,11 @@ class Setting:
 
     @property
     def maximum_tps(self) -> float:
-        """The sentences a second that it just sustains where streams split evenly."""
+        """Maximum rate of sentences that it sustains if streams split evenly."""
         return self.estimate.even_tps
 
     def card_share(self, rate_tps: float) -> float:
-        """Return how busy the busiest network card is at a rate of sentences."""
+        """Return the utilisation of the busiest network card at a rate of sentences."""
         cards = [element for element in self.estimate.limits if element.kind == "network"]
         return max((card.utilisation(rate_tps) for card in cards), default=0.0)
 
@@ -135,7 +135,7 @@ def _gamma(cv: float) -> ServiceTime:
     return ServiceTime(distribution=Distribution.GAMMA, cv=cv)
 
 
-# As DSPBench has measured how the times of these components vary; a database's are taken to be exponential.
+# Variation of these components' times as measured by DSPBench; a database's are assumed to be exponential.
 SERVICES = (_gamma(1.108), _gamma(0.375), _gamma(0.168), ServiceTime(distribution=Distribution.EXPONENTIAL))
 
 
@@ -148,11 +148,11 @@ SPEEDS = (1.0, 1.0, 0.5)
 
 
 def one_slow_machine() -> Setting:
-    """Return the setting of the comparison: three machines, one of half the speed, each with some of every component.
+    """Return the setting of the comparison: three machines, one of half the speed, each with tasks of every component.
 
-    Placement deals tasks in turn, so that every machine has a source, two splits, two counts and a database: splits
-    that share a card give sending a choice, splits on fast and slow machines give routing one. The splits of the slow
-    machine limit the rate where streams split evenly; the cards are 70 % busy then.
+    Placement deals tasks in turn, so every machine has a source, two splits, two counts and a database: splits that
+    share a card give sending a choice, splits on fast and slow machines give routing one. The splits of the slow
+    machine limit the rate if streams split evenly; the cards are then 70 % busy.
     """
     bare = _one_slow(1.0)
     return _one_slow(bare.card_share(bare.maximum_tps) / CARD_BUSY)
@@ -169,17 +169,17 @@ def _one_slow(mbps: float) -> Setting:
 
 HONE_TASKS = 10  # of every component
 HONE_TPS = (1170, 1250, 1330)
-HONE_SLOWER = 13.3  # times, our rates
+HONE_SLOWER = 13.3  # factor between Hone's rates and ours
 HONE_BUSY = 0.95  # of the busiest card at the highest rate
 HONE_NODES: dict[int, tuple[int, ...]] = {3: (10, 10, 10), 10: (4, 3, 3, 3, 3, 2, 2, 4, 3, 3)}
-"""Slots of every machine; tasks are dealt to them as listed, so that a machine has tasks of one component only."""
+"""Slots of every machine; tasks are dealt to them in order, so that a machine has tasks of one component only."""
 
 
 def hone_testbed(nodes: int = 3, grouping: Grouping = Grouping.SHUFFLE, words: int = WORDS) -> Setting:
-    """Return Hone's testbed: ten tasks a component, each component on machines of its own, cards that may be busy.
+    """Return Hone's testbed: ten tasks per component, each component on machines of its own, cards that may be busy.
 
-    The paper does not say what was busy; here it is the card of the machines that split, as that is what a rule of
-    sending has a say in. Cards are such that it is 95 % busy at the highest rate with sentences of up to 32 words.
+    The paper does not say what limits; here it is the card of the machines with splits, because a sending rule affects
+    it. Cards are 95 % busy at the highest rate with sentences of up to 32 words.
     """
     wide = _testbed(nodes, grouping, WORDS, 1.0)
     mbps = wide.card_share(HONE_TPS[-1] / HONE_SLOWER) / HONE_BUSY

@@ -1,4 +1,4 @@
-"""How long a signal is held, live: τ from 1 to 130 ms, as published and work-conserving, beside first in first out."""
+"""Duration of a signal, live: τ from 1 to 130 ms, as published and work-conserving, compared with FIFO."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ FORMS = {False: ("as published", "#d1603d"), True: ("work-conserving", "#4878a8"
 
 
 def longest_first(tau: int, conserving: bool) -> str:
-    """Return the text that describes longest-first with a signal that is held for τ."""
+    """Return the specification of longest-first with a signal of duration τ."""
     return f"longest-backlog-first:tau={tau}" + ("" if conserving else ",conserving=false")
 
 
@@ -40,7 +40,7 @@ def _cases(quick: bool) -> Sequence[Case]:
 
 
 def run_taus(case: Case, tell: Tell = silent) -> Sequence[Row]:
-    """Run all τ in both forms at one load and return a row a choice and round."""
+    """Run all τ in both forms at one load and return one row per choice and round."""
     setting = one_slow_machine()
     lengths = Lengths(FULL.settle, float(case["cell_s"]), FULL.tail, float(case["pause_s"]))
     load = float(case["load"])
@@ -55,7 +55,7 @@ def run_taus(case: Case, tell: Tell = silent) -> Sequence[Row]:
 
 
 def _found(rows: pd.DataFrame, measure: str) -> dict[bool, dict[int, Ratio]]:
-    """Return by form and τ how longest-first does against first in first out."""
+    """Return the ratio of longest-first to first in first out, by form and τ."""
     routing = str(rows["routing"].iloc[0])
     sendings = set(rows["sending"])
     return {

@@ -1,7 +1,7 @@
-"""Hone's testbed live: one run a case, in which Storm's sending, RRB and LBF of several τ take turns.
+"""Hone's testbed live: one run per case, in which Storm's sending, RRB and LBF with several τ alternate.
 
-The paper runs each for half an hour; here a choice has two seconds in each of five rounds, on the same arrivals as
-all others. Storm's plain sending is `fifo`, which pushes tuples to the card as they are made.
+The paper runs each for half an hour; here a choice has two seconds in each of five rounds, on the same arrivals as all
+others. Storm's plain sending is `fifo`, which sends tuples to the card in order of emission.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from penstock.papers.hone.live.settings import HONE_SLOWER, HONE_TPS, WORDS, hon
 from penstock.papers.hone.live.signals import longest_first
 from penstock.papers.hone.live.trial import Choice, Trial
 
-ROUTING = "round-robin"  # the even split that the paper has everywhere
+ROUTING = "round-robin"  # the even split, as in the paper
 STORM, RRB = "fifo", "round-robin-idle"
 TAUS = (10, 30, 50, 80, 100, 130)  # ms
 FEWER_TAUS = (10, 50, 80, 130)
@@ -30,7 +30,7 @@ SENDING_TEXT = {STORM: "Storm (fifo)", RRB: "RRB"}
 
 
 def hone_case(quick: bool, taus: Sequence[int] = FEWER_TAUS, **changes: Value) -> dict[str, Value]:
-    """Return a case: what a figure varies, and what none does. tps: as in the paper, of which ours is a part."""
+    """Return a case: a figure's varied parameters, and constants. tps: as in the paper; ours is a fraction of it."""
     lengths, rounds = (QUICK, QUICK_ROUNDS) if quick else (FULL, ROUNDS)
     usual: dict[str, Value] = {
         "nodes": 3, "tps": HONE_TPS[0], "grouping": Grouping.SHUFFLE.value, "words": WORDS,
@@ -41,7 +41,7 @@ def hone_case(quick: bool, taus: Sequence[int] = FEWER_TAUS, **changes: Value) -
 
 
 def run_testbed(case: Case, tell: Tell = silent) -> Sequence[Row]:
-    """Run a case and return a row a sending and round."""
+    """Run a case and return one row per sending and round."""
     setting = hone_testbed(int(case["nodes"]), Grouping(str(case["grouping"])), int(case["words"]))
     lengths = Lengths(FULL.settle, float(case["cell_s"]), FULL.tail, float(case["pause_s"]))
     taus = [int(tau) for tau in str(case["taus"]).split()]
@@ -62,20 +62,20 @@ def taus_of(rows: pd.DataFrame) -> list[int]:
 
 
 def to_storm(rows: pd.DataFrame, sending: str, base: str = STORM, measure: str = "mean_ms") -> Ratio:
-    """Return a sending against Storm's, or another."""
+    """Return the ratio of a sending to Storm's, or to another."""
     return against(rows, measure, Choice(ROUTING, sending), Choice(ROUTING, base))
 
 
 def published(rows: pd.DataFrame, base: str = STORM) -> dict[int, Ratio]:
-    """Return LBF as published against Storm's sending, or another, by τ."""
+    """Return the ratio of LBF as published to Storm's sending, or to another, by τ."""
     return {tau: to_storm(rows, longest_first(tau, False), base) for tau in taus_of(rows)}
 
 
 def reduction(found: Sequence[Ratio]) -> float:
-    """Return by how much ratios are below one on average, as a share."""
+    """Return the mean reduction as a share: one minus the ratio."""
     return 1.0 - sum(one.ratio for one in found) / len(found)
 
 
 def percent(share: float) -> str:
-    """Write a change so: `−78.7 %`, `+12.0 %` where it is no reduction."""
+    """Format a change, such as `−78.7 %`, or `+12.0 %` if it is no reduction."""
     return f"{-100 * share:+.1f} %".replace("-", "−")

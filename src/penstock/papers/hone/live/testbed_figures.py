@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
 
-POINTS = 0.1  # of a reduction, that ours may differ by
+POINTS = 0.1  # tolerance of a reduction
 WORDS = (10, 20, 30)
 STRAGGLER_TAU = 80
 IDLES = (
@@ -62,7 +62,7 @@ def _cases_14(quick: bool) -> Sequence[Case]:
 
 
 def _draw_taus(rows: pd.DataFrame, picture: "Picture", by: str, label: str) -> None:
-    """Draw mean latency against τ, a panel for each value of a column."""
+    """Draw mean latency against τ, one panel per value of a column."""
     values = list(dict.fromkeys(rows[by]))
     axes = picture.subplots(1, len(values), sharey=True, squeeze=False)[0]
     for axis, value in zip(axes, values, strict=True):
@@ -162,7 +162,7 @@ def _grows(cases: dict[str, pd.DataFrame]) -> Claim:
 
 
 def _others(figure: str, cases: dict[str, pd.DataFrame], unit: str) -> list[Claim]:
-    """Compare with RRB, and work-conserving LBF with Storm: what the paper does not show."""
+    """Compare with RRB, and work-conserving LBF with Storm, which the paper does not show."""
     to_rrb = {name: published(own, RRB) for name, own in cases.items()}
     every = [one for found in to_rrb.values() for one in found.values()]
     below = sum(one.high < 1.0 for one in every)
@@ -198,7 +198,7 @@ def _split_columns(rows: pd.DataFrame) -> list[str]:
 
 
 def _split_means(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean latency of every split task by sending: a row a sending."""
+    """Return the mean latency of every split task, one row per sending."""
     return rows.groupby("sending")[_split_columns(rows)].mean()
 
 

@@ -1,4 +1,4 @@
-"""A trial: one application on emulated machines, in one run, while its tuple policies are switched again and again."""
+"""A trial: one application on emulated machines, in one run whose tuple policies are switched repeatedly."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from penstock.runtime.controller.state_machine import RunFailed
 from penstock.runtime.run import Run
 from penstock.startup.start import start
 
-LOOK_S = 0.25  # between two looks at whether the emulation is true
-AHEAD_S = 0.15  # before an episode begins its policies are in force
-ENDED_S = 0.02  # after the last tuple of an episode has come its policies go
+LOOK_S = 0.25  # between two checks of the emulation's lag
+AHEAD_S = 0.15  # by which policies are set before an episode starts
+ENDED_S = 0.02  # after the last arrival of an episode, when its policies are reset
 DRAIN_S = 30.0
 
 
@@ -35,12 +35,12 @@ class Choice(NamedTuple):
 
 
 PLAIN = Choice("round-robin", "fifo")
-"""What is in force between episodes, so that what a choice has left behind is gone before the next begins."""
+"""In force between episodes, so that all tuples of a choice complete before the next one starts."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What is run, and which choices are compared in it."""
+    """A run, and the choices that are compared in it."""
 
     setting: Setting
     episodes: Episodes
@@ -48,7 +48,7 @@ class Trial:
 
     @cached_property
     def order(self) -> tuple[int, ...]:
-        """The choice of every episode, by number; every round has each once, in an order of its own."""
+        """The choice of every episode, by number; every round has each once, in a random order of its own."""
         rng = np.random.default_rng([self.episodes.seed, len(self.choices)])
         rounds = [rng.permutation(len(self.choices)).tolist() for _ in range(self.episodes.rounds)]
         first = [rounds[0][0]]
@@ -56,14 +56,14 @@ class Trial:
 
 
 class Conducted(NamedTuple):
-    """What the driver saw of a trial."""
+    """Observations of the driver during a trial."""
 
     telemetry: Path
-    late: tuple[float, ...]  # of every episode: the share of looks at which the emulation was not true
+    late: tuple[float, ...]  # share of checks at which the emulation lagged, by episode
 
 
 def conduct(trial: Trial, folder: Path, tell: Tell) -> Conducted:
-    """Run a trial and return what was seen; its telemetry is below a folder."""
+    """Run a trial and return the observations; its telemetry is below a folder."""
     trial.episodes.whole  # noqa: B018  drawn here, not in the workers
     run = start(
         trial.setting.flow(trial.episodes),
@@ -89,7 +89,7 @@ def conduct(trial: Trial, folder: Path, tell: Tell) -> Conducted:
 
 
 def _episode(run: Run, trial: Trial, number: int, begun: float, tell: Tell) -> float:
-    """Have the policies of an episode in force while its tuples come; return how often the emulation was not true."""
+    """Set the policies of an episode while its tuples arrive; return the share of checks with a lagging emulation."""
     episodes, choice = trial.episodes, trial.choices[trial.order[number]]
     lengths, begin = episodes.lengths, begun + episodes.begin(number)
     which = f"round {episodes.round_of(number) + 1} of {episodes.rounds}" if number else "warming up"
@@ -110,7 +110,7 @@ def _episode(run: Run, trial: Trial, number: int, begun: float, tell: Tell) -> f
 
 
 def _wait_for_all(run: Run, tuples: int) -> None:
-    """Wait until sources have given all: where more came than went they are behind."""
+    """Wait until sources have emitted all tuples; in overload they are behind."""
     deadline = monotonic() + DRAIN_S
     while run.status().emitted < tuples and monotonic() < deadline:
         sleep(LOOK_S)

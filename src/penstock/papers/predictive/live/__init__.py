@@ -1,9 +1,9 @@
-"""Predictive scheduling live: what the twin and a trained autopilot are worth on applications that run.
+"""Predictive scheduling live: accuracy of the twin and benefit of a trained autopilot on running applications.
 
-Everything runs on embedded Spark, on emulated machines. `settings` is what runs, `visits` a run in which one placement
-follows another, `passes` one that policies steer in turn, `tables` what the pipeline says of them, `training` how
-latency models are had. Figures: `fidelity`, the calibrated twin beside a run; `piloted`, latency before and after an
-autopilot was on.
+Everything runs on embedded Spark, on emulated machines. `settings` defines applications, `visits` runs one placement
+after another, `passes` runs policies in turn, `tables` reads the pipeline's tables of them, `training` trains latency
+models. Figures: `fidelity`, the calibrated twin compared with a run; `piloted`, latency before and after an autopilot's
+changes.
 """
 
 from penstock.experiments.figure import Figure
@@ -13,4 +13,4 @@ from penstock.papers.predictive.live.piloted import AUTOPILOT
 
 FIGURES: tuple[Figure, ...] = (FIDELITY, AUTOPILOT)
 PREDICTIVE: tuple[Figure, ...] = (*predictive.FIGURES, *FIGURES)
-"""All of the chapter's: on the twin, then live."""
+"""All figures of the chapter: on the twin, then live."""

@@ -1,14 +1,14 @@
-"""What both figures claim alike."""
+"""Claims that both figures share."""
 
 from collections.abc import Sequence
 
 from penstock.experiments.figure import Claim
 
-LATE = 0.25  # of the looks at a placement or a run that may find its emulation late
+LATE = 0.25  # maximum share of checks of a placement or a run at which its emulation lags
 
 
 def judged(figure: str, claim: str, paper: str, ours: str, tolerance: str, holds: bool, why_not: str) -> Claim:
-    """Return a claim, with the reason only where it does not hold."""
+    """Return a claim, with the reason only if it does not hold."""
     return Claim(figure, claim, paper, ours, tolerance, bool(holds), "" if holds else why_not)
 
 
@@ -26,5 +26,5 @@ def emulated_truly(figure: str, seen: str, what: str, late: Sequence[str]) -> Cl
 
 
 def percent(change: float) -> str:
-    """Write a change so: `−21.6 %`, `+3.0 %`."""
+    """Format a change, such as `−21.6 %`, `+3.0 %`."""
     return f"{100 * change:+.1f} %".replace("-", "−")

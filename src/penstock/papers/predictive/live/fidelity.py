@@ -1,10 +1,11 @@
-"""The calibrated twin beside a run: placements visited by live moves, their latency and the most that they carry.
+"""The calibrated twin compared with a run: placements visited with live moves, their latency and maximum rate.
 
-The twin is calibrated by what the run's telemetry says of the first placement alone, the default; all others are
-predicted. TATA's estimator stands beside it, as its paper has it: after a linear fit to what was measured.
+The twin is calibrated with the run's telemetry of the first placement only, the default; all others are predicted. It
+is compared with TATA's estimator, as in its paper: after a linear fit to the measurements.
 
-The most is measured alike in both: for some seconds a little more comes than a placement carries, and what comes out at
-its sinks is counted. Beside it stands what the twin lets through once all queues are full, which takes minutes.
+The maximum rate is measured in the same manner in both: for some seconds slightly more tuples arrive than a placement
+carries, and the output at its sinks is counted. It is compared with the twin's rate with all queues full, which takes
+minutes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,8 +43,8 @@ NUMBER = "fidelity"
 PLACES, QUICK_PLACES = 12, 3
 FIRST, EACH, FLOODED = Lengths(0.0, 3.0, 24.0), Lengths(4.0, 2.0, 10.0), Lengths(8.0, 4.0, 9.0)
 QUICK_FIRST, QUICK_EACH, QUICK_FLOODED = Lengths(0.0, 2.0, 6.0), Lengths(4.0, 1.5, 4.0), Lengths(8.0, 4.0, 6.0)
-LAST_S = 1.0  # at the end of a visit, whose tuples would end after the next moves
-OVER = 1.2  # times what the twin says that a placement carries, that comes where it is saturated
+LAST_S = 1.0  # at the end of a visit, whose tuples would complete after the next moves
+OVER = 1.2  # arrivals relative to the twin's maximum rate of a placement, to saturate it
 SEEDS = (0, 1, 2)
 WARM_S, TWIN_S = 10.0, 120.0  # of virtual time
 WANTED_RANK = 0.9
@@ -58,7 +59,7 @@ def _cases(quick: bool) -> Sequence[Case]:
 
 
 def run_fidelity(case: Case, tell: Tell = silent) -> Sequence[Row]:
-    """Visit placements of one application and return a row each, beside what the twin and the estimator say."""
+    """Visit placements of one application; return one row each, with the predictions of twin and estimator."""
     setting = Setting(str(case["application"]), float(case["load"]))
 
     def say(what: str) -> None:
@@ -81,7 +82,7 @@ def run_fidelity(case: Case, tell: Tell = silent) -> Sequence[Row]:
 
 
 def calibrated(spark: SparkSession, setting: Setting, toured: Toured) -> Calibration:
-    """Measure costs by the run's telemetry up to its first move."""
+    """Measure costs from the run's telemetry before its first move."""
     settle = toured.visits[0].end - toured.visits[0].start
     observed = observe(spark, toured.telemetry, settle_s=min(2.0, settle / 2), until="move")
     return combine(setting.application, setting.cluster, observed, None, window=WINDOW)
@@ -90,7 +91,7 @@ def calibrated(spark: SparkSession, setting: Setting, toured: Toured) -> Calibra
 def _rows(
     setting: Setting, toured: Toured, seen: Followed, twin: Twin, most: Mapping[str, float], settle: float
 ) -> Iterator[dict[str, Value]]:
-    """Yield a row a visit under load, with what was carried where its placement was saturated too."""
+    """Yield one row per visit under load, with the maximum rate if its placement was also saturated."""
     evaluator = Evaluator(setting.application, setting.cluster)
     flooded = {visit.place.name: visit for visit in toured.visits if visit.over_tps is not None}
     for visit in toured.visits:
@@ -126,7 +127,7 @@ def _twin_ms(twin: Twin, setting: Setting, visit: Visit) -> float:
 
 
 def _carried(ends: pd.DataFrame, twin: Twin, setting: Setting, visit: Visit | None, settle: float) -> dict[str, Value]:
-    """Return what came out of a saturated placement live, also by halves, and in the twin in the same seconds."""
+    """Return the output of a saturated placement live, also by halves, and on the twin in the same seconds."""
     if visit is None:
         none = float("nan")
         return {"live_tps": none, "half_a_tps": none, "half_b_tps": none, "twin_tps": none, "held_s": 0.0,
@@ -145,7 +146,7 @@ def _carried(ends: pd.DataFrame, twin: Twin, setting: Setting, visit: Visit | No
 
 
 def _twin_tps(twin: Twin, setting: Setting, visit: Visit, settle: float, seed: int) -> float:
-    """Return what comes out of the twin while more comes than it carries, as `carried_tps` counts it in a run."""
+    """Return the twin's output in overload, as `carried_tps` measures it in a run."""
     assert visit.over_tps is not None
     [source] = setting.application.sources
     phases = Phases(setting.rate_tps, (Raised(WARM_S, np.inf, visit.over_tps),))
@@ -160,7 +161,7 @@ def _twin_tps(twin: Twin, setting: Setting, visit: Visit, settle: float, seed: i
 
 
 def sink_gains(instance: Instance) -> dict[str, float]:
-    """Return the tuples that every sink processes for a source tuple."""
+    """Return the tuples that every sink processes per source tuple."""
     tasks, topology = instance.tasks, instance.topology
     names = [topology.components[position].name for position in tasks.position]
     gains = np.bincount(tasks.component, tasks.gain, len(names))
@@ -168,9 +169,9 @@ def sink_gains(instance: Instance) -> dict[str, float]:
 
 
 def fitted(estimate: Floats, measured: Floats) -> Floats:
-    """Return estimates after a linear fit to what was measured, as TATA's paper compares them.
+    """Return estimates after a linear fit to the measurements, as in TATA's paper.
 
-    Where higher estimates go with lower values there is nothing in them, and their fit is the mean.
+    If higher estimates correspond to lower values, they contain no information, and the fit is the mean.
     """
     spread = float(np.var(estimate))
     slope = max(0.0, float(np.cov(estimate, measured, bias=True)[0, 1]) / spread) if spread > 0 else 0.0
@@ -179,7 +180,7 @@ def fitted(estimate: Floats, measured: Floats) -> Floats:
 
 
 def deviation(estimate: Floats, measured: Floats) -> float:
-    """Return the mean absolute deviation of estimates, relative to what was measured."""
+    """Return the mean absolute deviation of estimates, relative to the measurements."""
     return float(np.mean(np.abs(estimate - measured) / measured))
 
 

@@ -1,8 +1,9 @@
-"""Passes: one run in which policies steer one after another, each from the default placement.
+"""Passes: one run in which policies are applied one after another, each from the default placement.
 
-A pass begins with the default placement. Then an autopilot of its own reads, decides by models that were trained
-before, moves tasks, measures and keeps or takes back, as its guard says. Before the next pass all tasks are put back.
-So policies are compared on one run, with the same workers and the same host, and each beside a default of its own.
+A pass starts with the default placement. Then an autopilot reads, decides with models that were trained before, moves
+tasks, measures, and keeps the change or rolls it back, as its guard requires. Before the next pass the default
+placement is restored. So policies are compared in one run, with the same workers and host, and each with a default of
+its own.
 """
 
 from collections.abc import Sequence
@@ -24,21 +25,21 @@ from penstock.runtime.handle import Outcome
 from penstock.runtime.run import Run
 from penstock.startup.start import start
 
-SETTLE_S = 3.0  # at the beginning, and after the last move
-LAST_S = 1.0  # before moves begin, and before the end, whose tuples would end after it
+SETTLE_S = 3.0  # at the start, and after the last move
+LAST_S = 1.0  # before the moves and before the end, whose tuples would complete afterwards
 
 
 class Pilots(NamedTuple):
-    """What steers a run."""
+    """The autopilots of a run."""
 
     policies: Sequence[str]  # in turn
     models: Path
     interval_s: float  # of a reading
-    after_s: float  # that a pass goes on when all is decided
+    after_s: float  # duration of a pass after its decision
 
 
 class Pass(NamedTuple):
-    """What an autopilot did in a run; times are the controller's."""
+    """Actions of an autopilot in a run; times are the controller's."""
 
     run: str
     policy: str
@@ -46,24 +47,24 @@ class Pass(NamedTuple):
     before: tuple[float, float]
     after: tuple[float, float]
     episodes: list[Episode]
-    late: float  # share of readings at which the emulation was not true
+    late: float  # share of readings at which the emulation lagged
 
 
 class WatchedPlant(LiveTarget):
-    """A run as a plant, with a note of when tasks moved and of how often the emulation was not true."""
+    """A run as a control target that records when tasks moved and how often the emulation lagged."""
 
     def __init__(self, run: Run) -> None:
         super().__init__(run)
-        self.moved: list[tuple[float, float]] = []  # from when to when
+        self.moved: list[tuple[float, float]] = []  # intervals
         self.late: list[bool] = []
 
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
+        """Wait."""
         super().wait(seconds)
         self.late.append(is_late(self._run))
 
     def apply(self, plan: Plan) -> list[Outcome]:
-        """Move the tasks that a plan puts elsewhere."""
+        """Move the tasks whose slots differ in a plan."""
         begin = monotonic()
         outcomes = super().apply(plan)
         self.moved.append((begin, monotonic()))
@@ -71,7 +72,7 @@ class WatchedPlant(LiveTarget):
 
 
 def fly(setting: Setting, pilots: Pilots, runs: Path, seed: int) -> list[Pass]:
-    """Start a run and let one policy after another steer it; its telemetry is below a folder."""
+    """Start a run and apply one policy after another; its telemetry is below a folder."""
     default = to_plan(
         setting.application, setting.cluster, setting.default, policy=DEFAULT, objective=Objective.DELAY, seed=seed
     )
@@ -82,7 +83,7 @@ def fly(setting: Setting, pilots: Pilots, runs: Path, seed: int) -> list[Pass]:
     found = []
     try:
         for turn in range(len(pilots.policies)):
-            run.apply(default)  # nothing moves before the first
+            run.apply(default)  # without effect before the first pass
             found.append(_steered(run, setting, pilots, turn, seed))
     finally:
         run.stop()
@@ -90,7 +91,7 @@ def fly(setting: Setting, pilots: Pilots, runs: Path, seed: int) -> list[Pass]:
 
 
 def _steered(run: Run, setting: Setting, pilots: Pilots, turn: int, seed: int) -> Pass:
-    """Let one policy decide, once, from where tasks are."""
+    """Let one policy decide once, from the current placement."""
     guard = Guard(
         max_moves=sum(one.parallelism for one in setting.application.components),
         interval_s=pilots.interval_s,
@@ -104,7 +105,7 @@ def _steered(run: Run, setting: Setting, pilots: Pilots, turn: int, seed: int) -
     pilot = Autopilot(
         plant, AutopilotSettings(policy=policy, model=str(pilots.models), seed=seed), guard=guard, ledger=ledger
     )
-    # One decision: the next would be due only when its change has been measured.
+    # One decision: the next would be due only after its change has been measured.
     pilot.run(guard.readings * guard.interval_s + SETTLE_S)
     plant.wait(pilots.after_s)
     before, after = spans(begin, monotonic() - LAST_S, plant.moved)
@@ -114,7 +115,7 @@ def _steered(run: Run, setting: Setting, pilots: Pilots, turn: int, seed: int) -
 def spans(
     begin: float, end: float, moved: Sequence[tuple[float, float]]
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Return the settled times before the first and after the last move; without any, the two halves."""
+    """Return the settled intervals before the first and after the last move; without moves, the two halves."""
     if not moved:
         middle = (begin + end) / 2
         return (begin, middle), (middle, end)

@@ -1,7 +1,7 @@
-"""What is claimed of autopilots live, of every application and policy, and of the two policies beside each other.
+"""Claims about autopilots live, for every application and policy, and about the two policies compared.
 
-That latency falls is judged by whole trees, which is what a user waits for. That it falls as predicted is judged by
-longest paths, as (2.5) predicts no more than these; what came of whole trees is said beside it.
+The reduction of latency is measured with whole trees, which is what a user waits for. Its prediction is checked with
+longest paths, because (2.5) predicts only these; the result for whole trees is reported, too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,12 +16,12 @@ NUMBER = "autopilot"
 ALGORITHM, SEARCH = POLICIES = ("predictive", "predictive-search")  # Algorithm 1; ours, by the same models
 PAPER = (0.20, 0.318)
 POINTS = 0.10
-BEHIND = 0.01  # that a latency may be above another and still count as no higher, as on the twin
+BEHIND = 0.01  # tolerance within which a latency counts as not higher, as on the twin
 CONFIDENCE = 0.95
 
 
 def pilot_claims(rows: pd.DataFrame) -> list[Claim]:
-    """Judge the rows of all passes."""
+    """Check the rows of all passes."""
     found: list[Claim] = []
     for name, own in rows.groupby("application", sort=False):
         by_policy = {policy: own[own["policy"] == policy] for policy in POLICIES}
@@ -57,7 +57,7 @@ def _claims_of(name: str, policy: str, rows: pd.DataFrame) -> Iterator[Claim]:
 
 
 def _predicted(name: str, policy: str, rows: pd.DataFrame) -> Claim:
-    """Claim that what was predicted of the longest path (2.5) came of it."""
+    """Claim that the predicted longest path (2.5) was measured."""
     gain, came = rows["predicted_gain"].to_numpy(), 1.0 - rows["path_ratio"].to_numpy()
     accuracy = f"models' accuracy in cross-validation {rows['accuracy'].mean():.1%}"
     off = [
@@ -78,7 +78,7 @@ def _predicted(name: str, policy: str, rows: pd.DataFrame) -> Claim:
 
 
 def _compared(name: str, algorithm: pd.DataFrame, search: pd.DataFrame) -> Claim:
-    """Claim that the search is no worse, run by run: both passes of a run had the same workers and the same load."""
+    """Claim that the search is no worse, run by run: both passes of a run had the same workers and load."""
     one, other = (
         rows.set_index("repetition")[["ratio", "path_ratio", "after_ms"]].sort_index() for rows in (algorithm, search)
     )
@@ -99,8 +99,8 @@ def _compared(name: str, algorithm: pd.DataFrame, search: pd.DataFrame) -> Claim
 
 
 def _guarded(rows: pd.DataFrame) -> Claim:
-    acted = rows[rows["bound_ms"].notna()]  # where nothing was done there is no bound that could be kept
-    within = acted["after_ms"] <= acted["bound_ms"]  # a latency that nobody has measured is not
+    acted = rows[rows["bound_ms"].notna()]  # without a change there is no bound
+    within = acted["after_ms"] <= acted["bound_ms"]  # false if the latency was not measured
     worse = _named(acted[~within])
     idle = f"; nothing was done in {len(rows) - len(acted)} more" if len(acted) < len(rows) else ""
     return judged(
@@ -121,7 +121,7 @@ def _true(rows: pd.DataFrame) -> Claim:
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float]:
-    """Return the limits of the mean of repetitions, by Student's t; of one alone, that one."""
+    """Return the limits of the mean of repetitions, by Student's t; of a single one, its value."""
     from scipy.stats import t
 
     if len(ratios) < 2:
@@ -132,12 +132,12 @@ def interval(ratios: Sequence[float]) -> tuple[float, float]:
 
 
 def _mean(ratios: "pd.Series[float]") -> float:
-    """Return the mean of repetitions; not a number where one of them was not measured, which so proves nothing."""
+    """Return the mean of repetitions; NaN if one of them was not measured, which proves nothing."""
     return float(ratios.mean(skipna=False))
 
 
 def _ours(policy: str) -> str:
-    """Mark what the paper does not have."""
+    """Mark claims that are not the paper's."""
     return "" if policy == ALGORITHM else "ours: "
 
 

@@ -1,8 +1,8 @@
-"""Autopilots live: latency before and after each was on, from the default placement, run after run.
+"""Autopilots live: latency before and after the change of each, from the default placement, run after run.
 
-In every run Algorithm 1 and the search by the same models have a pass each (`passes`); which comes first alternates.
-The time of a source tuple is measured twice, as on the twin: until all that follows from it is processed, which is what
-a user waits for, and as the longest path of mean times, which is what models predict (2.5). Both are the pipeline's.
+In every run Algorithm 1 and the search with the same models have one pass each (`passes`), in alternating order. The
+latency of a source tuple is measured in two ways, as on the twin: until all its descendants are processed, which is
+what a user waits for, and as the longest path of mean times, which models predict (2.5). Both come from the pipeline.
 """
 
 from collections.abc import Sequence
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
 
-REPETITIONS, QUICK_REPETITIONS = 6, 1  # an even number, so that each policy comes first as often as the other
-EXPLORED, QUICK_EXPLORED = 40, 20  # placements, a window of 30 s each: the paper's 20 minutes
+REPETITIONS, QUICK_REPETITIONS = 6, 1  # an even number, so that each policy is first equally often
+EXPLORED, QUICK_EXPLORED = 40, 20  # placements, with a window of 30 s each: the paper's 20 minutes
 INTERVAL_S, QUICK_INTERVAL_S = 2.0, 1.0  # of a reading
-AFTER_S, QUICK_AFTER_S = 4.0, 1.0  # that a pass goes on when all is decided
+AFTER_S, QUICK_AFTER_S = 4.0, 1.0  # duration of a pass after its decision
 
 
 class Recorded(NamedTuple):
-    """What the pipeline says of runs."""
+    """The pipeline's tables of runs."""
 
-    tuples: pd.DataFrame  # a row a source tuple: run, due, finished, latency, complete
-    hops: pd.DataFrame  # a row a tuple and hop: run, stream, target_component, emitted, started, processing
+    tuples: pd.DataFrame  # by source tuple: run, due, finished, latency, complete
+    hops: pd.DataFrame  # by tuple and hop: run, stream, target_component, emitted, started, processing
 
     def of(self, run: str) -> "Recorded":
-        """Return what is about one run."""
+        """Return the rows of one run."""
         return Recorded(self.tuples[self.tuples["run"] == run], self.hops[self.hops["run"] == run])
 
 
@@ -58,7 +58,7 @@ def _cases(quick: bool) -> Sequence[Case]:
 
 
 def run_autopilot(case: Case, tell: Tell = silent) -> Sequence[Row]:
-    """Train models for one application, then let both policies steer it again and again; return a row a pass."""
+    """Train models for one application, then apply both policies repeatedly; return one row per pass."""
     setting, seed = Setting(str(case["application"]), float(case["load"])), int(case["seed"])
 
     def say(what: str) -> None:
@@ -79,7 +79,7 @@ def run_autopilot(case: Case, tell: Tell = silent) -> Sequence[Row]:
 
 
 def in_turn(repetition: int) -> tuple[str, ...]:
-    """Return the policies in the order in which they steer a run: that of every other run is reversed."""
+    """Return the order of the policies in a run; it is reversed in every other run."""
     return POLICIES if repetition % 2 == 0 else POLICIES[::-1]
 
 
@@ -92,7 +92,7 @@ def _recorded(spark: SparkSession, runs: Path, tables: Path) -> Recorded:
 
 
 def pass_row(repetition: int, one: Pass, recorded: Recorded, tables: Tables) -> dict[str, Value]:
-    """Return what a pass came to, by what its run recorded and by its own ledger."""
+    """Return the results of a pass, from its run's tables and its own ledger."""
     before, after = latencies(recorded.tuples, *one.before), latencies(recorded.tuples, *one.after)
     paths = [path_ms(tables, recorded.hops, *span) for span in (one.before, one.after)]
     return {
@@ -115,7 +115,7 @@ def pass_row(repetition: int, one: Pass, recorded: Recorded, tables: Tables) -> 
 
 
 def _decided(episodes: Sequence[Episode]) -> dict[str, Value]:
-    """Return what was decided and predicted; of several changes, the last."""
+    """Return the decision and its prediction; of several changes, the last."""
     acted = [episode for episode in episodes if episode.decision.acts]
     last = acted[-1] if acted else None
     stay = None if last is None else next((one for one in last.decision.alternatives if one.name == "stay"), None)
@@ -152,7 +152,7 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
 
 
 def _draw_policy(axis: "Axes", rows: pd.DataFrame, policy: str, colour: str) -> None:
-    """Draw every pass thinly, the mean of whole trees with its spread, and that of longest paths dashed."""
+    """Draw every pass as a thin line, the mean of whole trees with its spread, and that of longest paths dashed."""
     for times in rows[["before_ms", "after_ms"]].to_numpy():
         axis.plot([0, 1], times, color=colour, linewidth=0.5, alpha=0.5)
     for columns, told, mark in (

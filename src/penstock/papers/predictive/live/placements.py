@@ -1,4 +1,4 @@
-"""Which placements are visited: the default, what some policies do, and random ones, all of which sustain the load."""
+"""The placements to visit: the default, those of some policies, and random ones, all of which sustain the load."""
 
 from penstock.exploration.random_placements import Drawing
 from penstock.model.objective import Objective
@@ -8,11 +8,11 @@ from penstock.papers.predictive.live.visits import Place
 from penstock.planning.planner import Planner
 
 POLICIES = ("t-storm", "t-heron", "r-storm", "predictive", "greedy-random")
-MARGIN = 0.25  # more than its load, that every placement carries by the estimator
+MARGIN = 0.25  # capacity of every placement beyond its load, according to the estimator
 
 
 def places(setting: Setting, number: int, seed: int) -> list[Place]:
-    """Return so many placements, the default first; policies whose placements do not sustain the load are left out."""
+    """Return a number of placements, the default first, without those of policies that do not sustain the load."""
     drawing = Drawing(setting.application, setting.cluster, margin=MARGIN, seed=seed)
     planner = Planner(setting.application, setting.cluster, Objective.DELAY, seed)
     found = [Place(DEFAULT, setting.default)]

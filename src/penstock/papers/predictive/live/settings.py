@@ -1,11 +1,11 @@
-"""What runs live: word count and log processing at Li's sizes on ten of Li's machines, all 150 times slower.
+"""Applications of the live experiments: word count and log processing at Li's sizes on Li's machines, 150 × slower.
 
-Two cores of a host cannot emulate thousands of sentences a second, but they can emulate some dozens of which each takes
-150 times as long. Service times, distances and the time that a byte takes on the wire grow alike, so that everything is
-as it would be, in slow motion; queues and the sharing of cores do not know the difference.
+Two cores of a host cannot emulate thousands of sentences per second, but some dozens that take 150 times as long each.
+Service times, distances and the time per byte on the wire are scaled alike, so everything happens in slow motion;
+queues and the sharing of cores are not affected.
 
-The machines are those of `experiments.predictive`, where the twin alone is looked at, delays included. The load is 30 %
-of what the default placement carries: few machines have room for it, so that placements differ in all that matters.
+The machines are those of the experiments on the twin alone, including delays. The load is 30 % of what the default
+placement carries: few machines have room for it, so placements differ in all relevant respects.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ APPLICATIONS = {
 
 
 class Raised(NamedTuple):
-    """A stretch of time, in seconds since the first tuple, in which another rate comes."""
+    """An interval with another rate, in seconds since the first tuple."""
 
     begin: float
     end: float
@@ -59,7 +59,7 @@ class Raised(NamedTuple):
 
 @dataclass(frozen=True)
 class Phases:
-    """Poisson arrivals at one rate, and at others for a while."""
+    """Poisson arrivals at one rate, and at other rates in some intervals."""
 
     even: ClassVar[bool] = False
     slot: ClassVar[float] = 0.05
@@ -78,20 +78,20 @@ class Phases:
 
 @dataclass(frozen=True)
 class Setting:
-    """An application under a load, as a share of what the default placement carries."""
+    """An application under a load, relative to what the default placement carries."""
 
     name: str
     load: float = LOAD
     machines: int = MACHINES
 
     def flow(self, phases: Phases | None = None, seed: int = 0) -> Dataflow:
-        """Return what runs; without phases, under its load all the time."""
+        """Return the application; without phases, under its constant load."""
         feed = Feed(arrivals=phases or Phases(self.rate_tps), seed=seed)
         return self._workload.flow(self._slowed, feed, output=False)
 
     @cached_property
     def application(self) -> Application:
-        """What runs, as a model, with its load."""
+        """The application as a model, with its load."""
         application = self.flow().application
         [source] = application.sources
         return msgspec.structs.replace(application, rate_tps={source.name: self.rate_tps})
@@ -103,19 +103,19 @@ class Setting:
 
     @cached_property
     def default(self) -> Placement:
-        """Where tasks are unless somebody has decided."""
+        """The default placement."""
         found = Planner(self._slowed, self.cluster).decide(DEFAULT).result
         assert isinstance(found, Placement), "there is room for all tasks"
         return found
 
     @cached_property
     def maximum_tps(self) -> float:
-        """Source tuples a second that the default placement carries where streams split evenly."""
+        """Maximum rate of source tuples that the default placement carries if streams split evenly."""
         return Evaluator(self._slowed, self.cluster).evaluate(self.default).even_tps
 
     @property
     def rate_tps(self) -> float:
-        """Source tuples a second that come."""
+        """Offered source tuples per second."""
         return self.load * self.maximum_tps
 
     @property
@@ -130,7 +130,7 @@ class Setting:
 
 
 def slowed(application: Application, factor: float = SLOWER) -> Application:
-    """Return an application of which everything takes so many times as long."""
+    """Return an application in which everything takes a multiple of its time."""
     components = tuple(msgspec.structs.replace(one, cpu=one.cpu * factor) for one in application.components)
     rates = {name: rate / factor for name, rate in application.rate_tps.items()}
     return msgspec.structs.replace(application, components=components, rate_tps=rates)
@@ -142,7 +142,7 @@ def _slowed_card(one: Machine, factor: float) -> Machine:
 
 
 def slowed_cluster(fast: Cluster, factor: float = SLOWER) -> Cluster:
-    """Return a cluster on whose network everything takes so many times as long."""
+    """Return a cluster on whose network everything takes a multiple of its time."""
     machines = tuple(_slowed_card(one, factor) for one in fast.machines)
     longer = {field: getattr(fast.distances, field) * factor for field in fast.distances.__struct_fields__}
     return msgspec.structs.replace(fast, name=f"{fast.name}-slowed", machines=machines, distances=Distances(**longer))

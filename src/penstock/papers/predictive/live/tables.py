@@ -1,4 +1,4 @@
-"""What the pipeline's tables say of a stretch of time of a run."""
+"""Measures of an interval of a run, from the pipeline's tables."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ HOP_COLUMNS = ("stream", "target_component", "emitted", "started", "processing")
 
 
 class Stretch(NamedTuple):
-    """The source tuples that were due from one time to another."""
+    """Latencies of the source tuples that were due in an interval."""
 
     mean_ms: float
     p99_ms: float
@@ -30,14 +30,14 @@ class Stretch(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """What became of the tuples of a run."""
+    """Tuples of a run."""
 
-    tuples: pd.DataFrame  # a row a source tuple: due, finished, latency, complete
-    ends: pd.DataFrame  # a row a tuple that a sink processed: component, finished
+    tuples: pd.DataFrame  # by source tuple: due, finished, latency, complete
+    ends: pd.DataFrame  # by tuple that a sink processed: component, finished
 
 
 def followed(spark: SparkSession, telemetry: Path, sinks: Collection[str]) -> Followed:
-    """Return when each source tuple of a run was due and finished and what sinks processed when, by the pipeline."""
+    """Return due and finish times of a run's source tuples, and when sinks processed tuples, from the pipeline."""
     raw, _ = read_telemetry(spark, telemetry)
     good = ingest(raw).good.cache()
     clocks = clock_table(good).cache()
@@ -69,7 +69,7 @@ def latencies(tuples: pd.DataFrame, start: float, end: float) -> Stretch:
 
 
 def path_ms(tables: Tables, hops: pd.DataFrame, start: float, end: float) -> float:
-    """Return the longest path (2.5) of the mean times between two times; not a number where a stream had nothing."""
+    """Return the longest path (2.5) of the mean times between two times; NaN if a stream had no tuples."""
     times = mean_times(hops, start, end)
     if any(("stream", stream) not in times for stream in tables.labels):
         return float("nan")
@@ -77,9 +77,9 @@ def path_ms(tables: Tables, hops: pd.DataFrame, start: float, end: float) -> flo
 
 
 def mean_times(hops: pd.DataFrame, start: float, end: float) -> dict[Key, float]:
-    """Return the mean time at each component (2.2) and over each stream (2.3), of tuples taken up between two times.
+    """Return the mean time at each component (2.2) and over each stream (2.3), of tuples processed between two times.
 
-    These are what the pipeline's windows hold for models to learn from, of a stretch of any length.
+    The pipeline's windows contain these for training; here the interval may have any length.
     """
     own = hops[(hops["started"] >= start) & (hops["started"] < end)]
     at = own.groupby("target_component")["processing"].mean()
@@ -89,10 +89,10 @@ def mean_times(hops: pd.DataFrame, start: float, end: float) -> dict[Key, float]
 
 
 def carried_tps(ends: pd.DataFrame, gains: Mapping[str, float], start: float, end: float) -> float:
-    """Return the source tuples a second that come out between two times, at the sinks that see the fewest.
+    """Return the rate of source tuples from the output between two times, at the sink with the lowest one.
 
-    gains: of every sink, the tuples that it processes for a source tuple. While queues fill, few source tuples end as a
-    whole, but what limits a placement lets through as much as ever.
+    gains: by sink, the tuples that it processes per source tuple. While queues fill, few source tuples complete, but a
+    placement's bottleneck has its full output.
     """
     counts = ends[(ends["finished"] >= start) & (ends["finished"] < end)]["component"].value_counts()
     return min(float(counts.get(sink, 0)) / gain for sink, gain in gains.items()) / (end - start)

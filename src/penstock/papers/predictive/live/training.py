@@ -1,7 +1,7 @@
-"""Latency models for an application that is to run live: explored in the twin, through the pipeline, trained on Spark.
+"""Train latency models for an application that will run live: exploration on the twin, pipeline, training on Spark.
 
-Nothing is measured live for it. Emulated machines charge what components declare, so the twin of declared costs is the
-twin of what runs; live, the same training data would take an hour of random placements.
+Nothing is measured live for it. Emulated machines charge the declared costs of components, so the twin with declared
+costs matches the run; live, the same training data would take an hour of random placements.
 """
 
 from pathlib import Path
@@ -18,19 +18,19 @@ from penstock.pipeline.job import run_pipeline
 from penstock.pipeline.training import train_latency
 
 HOLD_S, SETTLE_S = 30.0, 5.0  # of virtual time; a placement is held for a window
-FACTORS = (0.8, 1.2)  # of the load, between which that of a placement is drawn
-FOLLOWED_TPS = 2.0  # source tuples a second and task
+FACTORS = (0.8, 1.2)  # range of a placement's load relative to the load
+FOLLOWED_TPS = 2.0  # traced source tuples per second, per task
 
 
 class Learnt(NamedTuple):
-    """A file of models, and how good they are on placements kept apart from training."""
+    """A file of models, and their accuracy on held-out placements."""
 
     path: Path
     accuracy: float  # mean over components and streams, cross-validated
 
 
 def learn(spark: SparkSession, setting: Setting, folder: Path, placements: int, seed: int, tell: Tell) -> Learnt:
-    """Explore so many placements in the twin, and train models on them."""
+    """Explore a number of placements on the twin, and train models on them."""
     records, tables, models = folder / "explored", folder / "tables", folder / "models.npz"
     records.mkdir(parents=True)
     tell(f"exploring {placements} placements in the twin")
@@ -38,7 +38,7 @@ def learn(spark: SparkSession, setting: Setting, folder: Path, placements: int, 
         setting.application, setting.cluster, records, placements=placements, hold_s=HOLD_S, settle_s=SETTLE_S,
         window_s=HOLD_S, factors=FACTORS, sample_tps=FOLLOWED_TPS, seed=seed,
     )  # fmt: skip
-    if explored.stopped:  # models of fewer placements are not those that were asked for
+    if explored.stopped:  # models trained on fewer placements are not accepted
         problem = f"{len(explored.runs)} of {placements} were tried: {explored.stopped}"
         raise InvalidInput("placements", f"{problem}; run it again")
     tell("through the pipeline")

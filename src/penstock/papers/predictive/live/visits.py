@@ -1,13 +1,13 @@
-"""Visits: one run in which one placement follows another, each held for a while, and once more with too much to carry.
+"""Visits: one run in which placements follow each other, each held for a while, and once more in overload.
 
-A placement carries the most that it can when more comes. If that went on, out-queues would fill up to thousands of
-tuples, which takes minutes in slow motion, and the marker of a move would wait behind them. So a little more comes than
-a placement carries, for some seconds: what limits it is busy all the time from the first of them on, nothing else is
-full yet, and the load that follows lets queues run empty while tasks move.
+In overload a placement carries its maximum rate. If that lasted, out-queues would fill up with thousands of tuples,
+which takes minutes in slow motion, and the marker of a move would wait behind them. So slightly more tuples arrive than
+a placement carries, for some seconds: its bottleneck is busy from the first of them on, no other queue is full yet, and
+the subsequent load lets queues run empty while tasks move.
 
-When more comes is part of the arrivals, which workers draw by themselves, so that it is known beforehand. The pace of a
-source stands still while its task moves; by how much it is behind is told by what moves took. Moves take as long as
-they take: placements for which no time is left are left out.
+Overload is part of the arrivals, which workers generate themselves, so its time is fixed in advance. A source does not
+emit while its task moves; its delay follows from the duration of moves. Moves take as long as they take: placements
+without any time left are skipped.
 """
 
 from collections import defaultdict
@@ -25,14 +25,14 @@ from penstock.startup.start import start
 
 Tell = Callable[[str], None]
 
-LOOK_S = 0.5  # between two looks at whether the emulation is true
-SPARE_S = 15.0  # that moves may take longer in all than they are given
-WINDOW = 16  # tuples under way in a channel, few so that back-pressure settles within seconds
-ENOUGH = 0.4  # of the time to hold a saturated placement for, with less of which it is left out
+LOOK_S = 0.5  # between two checks of the emulation's lag
+SPARE_S = 15.0  # by which moves may exceed their planned time in total
+WINDOW = 16  # tuples in flight per channel; few, so that back-pressure settles within seconds
+ENOUGH = 0.4  # minimum share of the planned time for a saturated placement; otherwise it is skipped
 
 
 class Place(NamedTuple):
-    """A placement and what it is called."""
+    """A placement and its name."""
 
     name: str
     placement: Placement
@@ -41,41 +41,41 @@ class Place(NamedTuple):
 class Lengths(NamedTuple):
     """The parts of a visit in seconds; the first visit needs no moves."""
 
-    moves: float  # that they are given; a marker of every move passes all channels, and moves follow one another
+    moves: float  # planned; a marker of every move passes all channels, and moves follow one another
     settle: float
     hold: float
 
     @property
     def whole(self) -> float:
-        """All of it."""
+        """Total duration."""
         return self.moves + self.settle + self.hold
 
 
 class Flood(NamedTuple):
-    """A placement and what comes to it, which is more than it carries."""
+    """A placement and its arrivals, which exceed its maximum rate."""
 
     place: Place
     tps: float
 
 
 class Timetable(NamedTuple):
-    """Which placements are visited, and for how long."""
+    """The placements to visit, and the durations."""
 
     steady: Sequence[Place]  # under the load
     floods: Sequence[Flood]  # then under more
-    first: Lengths  # longer, as the twin is calibrated by it
+    first: Lengths  # longer, because the twin is calibrated with it
     each: Lengths
-    flooded: Lengths  # of those that are saturated; more comes from the end of its moves on
+    flooded: Lengths  # in overload, which starts at the end of the moves
     spare: float = SPARE_S
 
     @property
     def steady_s(self) -> float:
-        """How long the load stays as it is at first."""
+        """Duration of the initial constant load."""
         return self.first.whole + self.each.whole * (len(self.steady) - 1) + self.spare
 
     @property
     def raised(self) -> tuple[Raised, ...]:
-        """When more than the load comes, and how much."""
+        """Intervals of overload, and their rates."""
         length = self.flooded.whole
         ends = [self.steady_s + length * (number + 1) for number in range(len(self.floods))]
         more = self.flooded.settle + self.flooded.hold
@@ -83,14 +83,14 @@ class Timetable(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """When a placement was held, on the controller's clock, which is the driver's."""
+    """The interval in which a placement was held, on the controller's clock, which is the driver's."""
 
     place: Place
     start: float
     end: float
-    moved_s: float  # that the moves took which led there
-    late: float  # share of looks at which the emulation was not true
-    over_tps: float | None = None  # that came where it was more than the load
+    moved_s: float  # duration of the preceding moves
+    late: float  # share of checks at which the emulation lagged
+    over_tps: float | None = None  # arrival rate in overload
 
 
 class Toured(NamedTuple):
@@ -122,12 +122,12 @@ def tour(setting: Setting, table: Timetable, folder: Path, seed: int, tell: Tell
 
 
 class _Tour:
-    """A run on its way from placement to placement."""
+    """A run that is moved from placement to placement."""
 
     def __init__(self, run: Run, setting: Setting, table: Timetable, tell: Tell) -> None:
         self.run, self.setting, self.table, self.tell = run, setting, table, tell
         self.began = monotonic() - run.status().seconds
-        self.behind: dict[str, float] = defaultdict(float)  # s, at most, that the pace of a source task is behind
+        self.behind: dict[str, float] = defaultdict(float)  # maximum delay of a source task's schedule in s
         self.sources = {source.name for source in setting.application.sources}
 
     def visits(self) -> Iterator[Visit]:
@@ -168,7 +168,7 @@ class _Tour:
         return Visit(flood.place, begin, end, moved_s, looks_late(self.run, end), flood.tps)
 
     def _go(self, place: Place) -> float:
-        """Move tasks to where a placement has them; return how long that took."""
+        """Move tasks to their slots in a placement; return the duration."""
         began = monotonic()
         for moved in self.run.apply(_plan(self.setting, place)):
             if moved.task.partition("[")[0] in self.sources:
@@ -177,7 +177,7 @@ class _Tour:
 
 
 def looks_late(run: Run, until: float) -> float:
-    """Wait, looking now and then whether the emulation is true; return the share of looks at which it was not."""
+    """Wait, checking the emulation periodically; return the share of checks at which it lagged."""
     looks = []
     while (left := until - monotonic()) > 0:
         sleep(min(left, LOOK_S))
@@ -186,7 +186,7 @@ def looks_late(run: Run, until: float) -> float:
 
 
 def is_late(run: Run) -> bool:
-    """Say whether the emulation was not true lately; raise where the run has failed."""
+    """Return whether the emulation lagged recently; raise if the run has failed."""
     status = run.status()
     if status.error:
         raise RunFailed(status.error)

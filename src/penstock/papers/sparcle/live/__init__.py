@@ -1,7 +1,7 @@
-"""SPARCLE live: applications that were let into a book run, compete, flood and lose a machine, on embedded Spark.
+"""SPARCLE live: applications admitted to a book run, compete, flood and lose a machine, on embedded Spark.
 
-`settings` is what runs, `operated` an operator whose rates are measured at the sinks, `stories` what happens, `live`
-the figure and its claims.
+`settings` defines applications and machines, `operated` runs a book and measures rates at the sinks, `stories` has the
+scenarios, `live` the figure and its claims.
 """
 
 from penstock.experiments.figure import Figure
@@ -9,4 +9,4 @@ from penstock.papers import sparcle
 from penstock.papers.sparcle.live.live import LIVE
 
 SPARCLE: tuple[Figure, ...] = (*sparcle.FIGURES, LIVE)
-"""All of the paper's, simulated, then what runs."""
+"""All figures of the paper: simulated, then live."""

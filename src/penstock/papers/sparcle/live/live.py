@@ -1,4 +1,4 @@
-"""The figure: what the book promised beside what was measured at the sinks."""
+"""The figure: the rates in the book compared with those measured at the sinks."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NUMBER = "live"
 REPETITIONS, QUICK_REPETITIONS = 3, 1
 SECONDS, QUICK_SECONDS = 20.0, 8.0  # of a measurement
-LATE = 0.25  # of the looks that may find the emulation late
+LATE = 0.25  # maximum share of checks at which the emulation lags
 PAPER = "not measured"
 
 
@@ -31,7 +31,7 @@ def _cases(quick: bool) -> Sequence[Case]:
 
 
 def run_live(case: Case, tell: Tell = silent) -> Sequence[Row]:
-    """Let one story happen and return its rows."""
+    """Run one scenario and return its rows."""
     story = str(case["story"])
     with temporary() as folder:
         return list(STORIES[story](float(case["seconds"]), Path(folder), lambda text: tell(f"{story}: {text}")))
@@ -105,7 +105,7 @@ def _paths(rows: pd.DataFrame) -> Iterator[Claim]:
         f"the book: {often:.2%} of the time",
     )
     kept = rows[(rows["story"] == "paths") & (rows["phase"] == "published")].sort_values("repetition")
-    least = KEPT * _of(rows, "paths", "one", "firm", "seconds")  # that came while one was left; more came before
+    least = KEPT * _of(rows, "paths", "one", "firm", "seconds")  # tuples while one path was left; more arrived before
     yield _claim(
         "what the lost path had not committed is done by the other: every tuple is published once",
         f"{', '.join(str(int(count)) for count in kept['tuples'])} tuples, from the first to the last",

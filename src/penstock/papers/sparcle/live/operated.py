@@ -1,4 +1,4 @@
-"""An operator at work, its book changed while it runs, and the rates at the sinks measured."""
+"""A reconciler whose book changes while it runs, with rates measured at the sinks."""
 
 import os
 import signal
@@ -18,8 +18,8 @@ from penstock.experiments.live_cases import Tell
 from penstock.model.book import Book
 from penstock.model.errors import PenstockError
 
-LOOK_S = 0.5  # between two looks at whether the emulation is true
-START_S = 300.0  # for paths to run; a busy host takes its time
+LOOK_S = 0.5  # between two checks of the emulation's lag
+START_S = 300.0  # timeout for paths to run on a busy host
 CHECKPOINT_S = 2.0
 
 
@@ -32,35 +32,35 @@ def booked(book: Book, flow: Dataflow, paths: int = 1, **asked: float) -> Book:
 
 
 class Watched:
-    """An operator whose book is changed and whose rates are measured."""
+    """A reconciler whose book is changed and whose rates are measured."""
 
     def __init__(self, service: BookService, file: BookFile) -> None:
         self._service = service
         self._file = file
         self._late: list[bool] = []
-        self._counts: dict[tuple[str, str], int] = {}  # tuples at the sinks, by application and run, ended ones too
+        self._counts: dict[tuple[str, str], int] = {}  # tuples at the sinks, by application and run
 
     @property
     def book(self) -> Book:
-        """The book as it is."""
+        """The current book."""
         return self._file.load()
 
     @property
     def late(self) -> float:
-        """The share of looks so far at which the emulation was not true."""
+        """The share of checks so far at which the emulation lagged."""
         return sum(self._late) / max(1, len(self._late))
 
     @property
     def paths(self) -> tuple[PathState, ...]:
-        """The paths, as the operator sees them."""
+        """The paths, according to the reconciler."""
         return self._service.state().paths
 
     def change(self, to: Book) -> None:
-        """Save another version of the book."""
+        """Save a new version of the book."""
         self._file.save(to, self.book.version)
 
     def until_running(self, paths: int) -> None:
-        """Wait until so many paths run."""
+        """Wait until a number of paths run."""
         deadline = monotonic() + START_S
         while sum(path.phase is Phase.RUNNING for path in self.paths) < paths:
             if monotonic() > deadline:
@@ -68,21 +68,21 @@ class Watched:
             sleep(0.05)
 
     def rates(self, seconds: float) -> dict[str, float]:
-        """Return the tuples a second that the sinks of every application take, over some seconds from now."""
+        """Return the tuples per second at the sinks of every application, over some seconds from now."""
         began, before = monotonic(), self._written()
         self.wait(seconds)
         after, took = self._written(), monotonic() - began
         return {name: (after[name] - before.get(name, 0)) / took for name in after}
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, looking now and then whether the emulation is true."""
+        """Wait, checking the emulation periodically."""
         until = monotonic() + seconds
         while (left := until - monotonic()) > 0:
             sleep(min(left, LOOK_S))
             self._late.append(any("emulation" in path.note for path in self.paths))
 
     def kill(self, application: str, machine: str) -> None:
-        """Kill the process that is a machine of an application."""
+        """Kill the process of an application's machine."""
         for run in self._runs().get(application, ()):
             for worker in run.status().machines:
                 if worker.name == machine:
@@ -104,7 +104,7 @@ class Watched:
 
 @contextmanager
 def operated(book: Book, flows: Mapping[str, Dataflow], folder: Path, tell: Tell) -> Iterator[Watched]:
-    """Operate a book in a folder; everything is drained at the end."""
+    """Run a book in a folder; everything is drained at the end."""
     file = BookFile(folder / "book.json")
     file.save(book, None)
     say: Callable[[str], None] = tell

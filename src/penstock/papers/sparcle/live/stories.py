@@ -1,4 +1,4 @@
-"""What happens while rates are measured: two applications share a machine, one floods, one of two paths is lost."""
+"""Scenarios of the measurements: two applications share a machine, one floods, one of two paths is lost."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,15 +13,15 @@ from penstock.papers.sparcle.live.operated import Watched, booked, operated
 from penstock.papers.sparcle.live.settings import CAPACITY, OUTPUT, flow, star
 
 SETTLE_S = 3.0
-LOOKS_S = 2.0  # of which rates are taken one by one, where it matters how soon something is true
-FLOOD = 60.0  # tuples a second that are offered by the one that floods
-FIRM = 6.0  # that are guaranteed, where one floods
-KEPT, OFTEN = 5.0, 0.98  # that are guaranteed for a share of the time, where machines fail
+LOOKS_S = 2.0  # interval of single rates, to measure when a condition becomes true
+FLOOD = 60.0  # offered tuples per second of the flooding application
+FIRM = 6.0  # guaranteed rate while another floods
+KEPT, OFTEN = 5.0, 0.98  # guaranteed rate and its availability, if machines fail
 FAILS = 0.1
 
 
 def shares(seconds: float, folder: Path, tell: Tell) -> Iterator[Row]:
-    """Two best-effort applications, priorities 2 to 1, each offered thrice what the machine does; then one leaves."""
+    """Two best-effort applications, priorities 2 to 1, each offered three times the capacity; then one leaves."""
     flows = {name: flow(name, 3 * CAPACITY, "middle") for name in ("alpha", "beta")}
     book = booked(Book(cluster=star("middle")), flows["alpha"], priority=2.0)
     book = booked(book, flows["beta"], priority=1.0)
@@ -38,7 +38,7 @@ def shares(seconds: float, folder: Path, tell: Tell) -> Iterator[Row]:
 
 
 def flood(seconds: float, folder: Path, tell: Tell) -> Iterator[Row]:
-    """A guaranteed application alone, then beside one that is offered ten times what it may have."""
+    """A guaranteed application alone, then with one that is offered ten times the remaining capacity."""
     flows = {"firm": flow("firm", FIRM, "middle"), "flood": flow("flood", FLOOD, "middle")}
     book = booked(Book(cluster=star("middle")), flows["firm"], guaranteed_tps=FIRM)
     with operated(book, flows, folder, tell) as watched:
@@ -52,7 +52,7 @@ def flood(seconds: float, folder: Path, tell: Tell) -> Iterator[Row]:
 
 
 def paths(seconds: float, folder: Path, tell: Tell) -> Iterator[Row]:
-    """A guaranteed application on two paths; the process of one's machine is killed, and the book is told."""
+    """A guaranteed application on two paths; the process of one machine is killed and marked failed in the book."""
     kept = flow("firm", KEPT, keeps=True)
     book = booked(Book(cluster=star("w1", "w2", fails=FAILS)), kept, 4, guaranteed_tps=KEPT, availability=OFTEN)
     with operated(book, {"firm": kept}, folder, tell) as watched:
@@ -86,7 +86,7 @@ def _rows(phase: str, watched: Watched, rates: dict[str, float], **more: float) 
 
 
 def _since(looks: list[tuple[float, float]]) -> float:
-    """Return from when on, in seconds, every look finds nine tenths of the machine or more; infinite: never."""
+    """Return when, in seconds, all later rates use nine tenths of the machine or more; infinite: never."""
     low = [at + LOOKS_S for at, rate in looks if rate < 0.9 * CAPACITY]
     last = low[-1] if low else looks[0][0]
     return last if last < looks[-1][0] + LOOKS_S else float("inf")
