@@ -1,5 +1,6 @@
 """Run folders with real checkpoints in them, made by hand: what a driver that has died would have left."""
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,18 @@ def keep_checkpoint(
         body += data
     DISK.write(f"{checkpoints.folder_of(place(info), number)}/w0.e3", [body])
     slots = {name: f"local/{task % 2}" for task, name in enumerate(names)}
-    made = checkpoints.made(flow, info.run, number, 3, 0.045, "0.1", slots, {"w0.e3": len(body)}, tasks, False)
+    made = Manifest(
+        run=info.run,
+        number=number,
+        epoch=3,
+        at=time.time(),
+        seconds=0.045,
+        version="0.1",
+        shape=checkpoints.shape_of(flow),
+        placement=slots,
+        files={"w0.e3": len(body)},
+        tasks=tuple(tasks),
+    )
     manifest = msgspec.structs.replace(made, **changes)
     checkpoints.write_manifest(DISK, place(info), manifest)
     if published:

@@ -19,7 +19,7 @@ from penstock.model.telemetry import REQUIRED, Record
 from penstock.model.topology import Grouping
 from penstock.pipeline.session import session
 from penstock.policies.registry import REGISTRY
-from penstock.runtime.emulation import Truth
+from penstock.runtime.emulation import Fidelity
 from tests import ROOT
 from tests.conftest import Ran
 
@@ -209,9 +209,9 @@ def test_its_table_of_telemetry_is_the_schema() -> None:
 
 
 def test_the_warning_that_it_shows_is_the_one_that_is_given() -> None:
-    truth = Truth("m0", host_cores=2)
+    truth = Fidelity("m0", host_cores=2)
     for _ in range(200):
-        truth.late(7.1e-3)
+        truth.record_lag(7.1e-3)
     given = truth.verdict()
     assert given is not None
     shown = next(line for line in TEXT.splitlines() if line.startswith("emulation: "))

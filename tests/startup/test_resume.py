@@ -161,10 +161,10 @@ def test_an_application_of_another_shape_is_refused_with_all_the_differences(tmp
     told = refused(InvalidInput, info, other)
     assert told.startswith(f"resume: checkpoint 12 of run {info.run} does not fit 'words': ")
     for difference in (
-        "component 'count' is gone",
+        "component 'count' was removed",
         "component 'file' is new",
         "component 'lines' was source × 1 and is source × 2",
-        "stream lines->split shuffle is gone",
+        "stream lines->split shuffle was removed",
         "stream lines->file shuffle is new",
     ):
         assert difference in told

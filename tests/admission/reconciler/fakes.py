@@ -1,5 +1,6 @@
 """What the operator's tests share: a small network, its book, and runs that only pretend."""
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Event
@@ -205,5 +206,16 @@ def checkpointed(run: FakeRun, counted: int, position: object) -> None:
     disk.write(str(Path(checkpoints.folder_of(place, 1)) / "w0.e1"), [data])
     saved = checkpoints.saved(entry, "in[0]", "w0.e1")
     application = run.launch.flow.application
-    manifest = checkpoints.made(application, "run", 1, 1, 0.1, "1", {}, {"w0.e1": len(data)}, [saved], False)
+    manifest = checkpoints.Manifest(
+        run="run",
+        number=1,
+        epoch=1,
+        at=time.time(),
+        seconds=0.1,
+        version="1",
+        shape=checkpoints.shape_of(application),
+        placement={},
+        files={"w0.e1": len(data)},
+        tasks=(saved,),
+    )
     checkpoints.write_manifest(disk, place, manifest)

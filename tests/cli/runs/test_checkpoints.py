@@ -43,12 +43,12 @@ def test_a_damaged_one_is_a_line_that_says_why(penstock: Penstock, info: RunInfo
     assert ran.code == 0
     assert "Traceback" not in ran.err
     assert f"12 is damaged: {state}: damaged, the checksum" in ran.out
-    assert f"11 is damaged: {manifest}: damaged, its checksum does not fit" in ran.out
+    assert f"11 is damaged: {manifest}: damaged, its checksum does not match" in ran.out
     found = json.loads(penstock("runs", "checkpoints", info.path, "--json").out)["checkpoints"]
     assert [(each["number"], each["whole"]) for each in found] == [(12, False), (11, False)]
     ran = penstock("runs", "checkpoints", info.path, 11)
     assert (ran.code, ran.err.count("\n")) == (2, 1)
-    assert "its checksum does not fit" in ran.err
+    assert "its checksum does not match" in ran.err
 
 
 def test_one_that_is_missing_a_file_or_cut_short_is_damaged(penstock: Penstock, info: RunInfo) -> None:

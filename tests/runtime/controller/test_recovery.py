@@ -227,7 +227,19 @@ def resumed(tmp_path: Path) -> tuple[Prompt, Path]:
         path.write_text(path.name)
     flow = controllers.layout().flow
     saved = checkpoints.Saved("out[0]", "w0.e1", 0, 0, 0, False, 0, "", ((str(temporary), str(final)),))
-    made = checkpoints.made(flow, "r", 1, 1, 0.0, "0", {}, {}, [saved], False)
+    shape = checkpoints.shape_of(flow)
+    made = checkpoints.Manifest(
+        run="r",
+        number=1,
+        epoch=1,
+        at=0.0,
+        seconds=0.0,
+        version="0",
+        shape=shape,
+        placement={},
+        files={},
+        tasks=(saved,),
+    )
     one = controllers.controller(resumed=made, epoch=1)
     one.disk = Posix()  # type: ignore[assignment]
     one.checkpointing.folder = str(tmp_path / "checkpoints")

@@ -156,7 +156,7 @@ def test_jobs_complete_before_a_later_submission_keep_their_times_and_hold_their
     cpu.submit(1, 2.0, 0.0, "b")
     cpu.submit(2, 1.0, 10.0, "c")
     assert cpu.busy == 3
-    with pytest.raises(ValueError, match="slot 0 serves a job already"):
+    with pytest.raises(ValueError, match="slot 0 is busy"):
         cpu.submit(0, 1.0, 10.0, "d")
     assert cpu.next_completion() == 2.0
     assert [cpu.complete() for _ in range(3)] == [(2.0, 0, "a"), (3.0, 1, "b"), (11.0, 2, "c")]

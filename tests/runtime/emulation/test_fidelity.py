@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.runtime.emulation import Truth
+from penstock.runtime.emulation import Fidelity
 
 
-def truth(late: list[float], mean_service: float = 0.001, cores: int = 2) -> Truth:
-    judged = Truth("m1", cores, mean_service)
+def truth(late: list[float], mean_service: float = 0.001, cores: int = 2) -> Fidelity:
+    judged = Fidelity("m1", cores, mean_service)
     for seconds in late:
-        judged.late(seconds)
+        judged.record_lag(seconds)
     return judged
 
 
@@ -37,7 +37,7 @@ def test_one_core_is_told_in_the_singular() -> None:
 
 
 def test_the_cores_of_this_host_are_those_meant_unless_others_are_given() -> None:
-    assert Truth("m1").host_cores == os.cpu_count()
+    assert Fidelity("m1").host_cores == os.cpu_count()
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_each_interval_is_judged_alone() -> None:
     assert judged.verdict() is not None
     assert (judged.events, judged.worst) == (200, 0.05)
     for _ in range(300):
-        judged.late(0.0)
+        judged.record_lag(0.0)
     assert judged.verdict() is None
     assert (judged.events, judged.p99, judged.worst) == (300, 0.0, 0.0)
 
@@ -64,7 +64,7 @@ def test_an_interval_with_too_few_events_goes_on() -> None:
     judged = truth([0.05] * 60)
     assert judged.verdict() is None
     for _ in range(60):
-        judged.late(0.05)
+        judged.record_lag(0.05)
     assert judged.verdict() is not None
     assert judged.events == 120
 

@@ -34,9 +34,9 @@ def networks(cluster: Cluster, routes: Routes | None = None) -> Networks:
 def carry(everywhere: Networks, source_slot: str, target_slot: str, size: int, at: float = 0.0) -> float:
     """Send a frame as workers do, from owner to owner; return when its destination handles it."""
     here = source_slot.partition("/")[0]
-    way = everywhere[here].way(STREAM, source_slot, target_slot)
-    at, rest = everywhere[here].cross(way.links, size, at)
-    at += way.latency
+    path = everywhere[here].path(STREAM, source_slot, target_slot)
+    at, rest = everywhere[here].cross(path.links, size, at)
+    at += path.latency
     while rest:
         here = everywhere[here].owner(rest[0])
         at, left = everywhere[here].cross(rest, size, at)
@@ -73,9 +73,9 @@ def test_delays_on_a_mesh_are_those_of_the_model_for_all_pairs_of_slots(cluster:
     delays = slot_delays(expand_slots(cluster), here, there)
     for source, target, delay_ms in zip(here, there, delays, strict=True):
         source_slot, target_slot = cluster.slot_names[source], cluster.slot_names[target]
-        way = everywhere[source_slot.partition("/")[0]].way(STREAM, source_slot, target_slot)
-        assert way.links == ()
-        assert way.latency == pytest.approx(delay_ms * 1e-3)
+        path = everywhere[source_slot.partition("/")[0]].path(STREAM, source_slot, target_slot)
+        assert path.links == ()
+        assert path.latency == pytest.approx(delay_ms * 1e-3)
 
 
 @pytest.mark.slow
@@ -103,7 +103,7 @@ def test_an_unloaded_frame_takes_the_sum_of_its_links(name: str) -> None:
     names = [machine.name for machine in cluster.machines]
     for at, (source, target) in enumerate(permutations(names, 2)):
         slots = f"{source}/0", f"{target}/0"
-        links = [cluster.links[link] for link in everywhere[source].way(STREAM, *slots).links]
+        links = [cluster.links[link] for link in everywhere[source].path(STREAM, *slots).links]
         alone = sum(8 * size / (link.bandwidth_mbps * 1e6) + link.latency_ms * 1e-3 for link in links)
         assert carry(everywhere, *slots, size, at) - at == pytest.approx(alone)
 
@@ -149,10 +149,10 @@ def test_a_hop_without_a_route_takes_the_widest_path_of_the_model(seed: int) -> 
         _, path = widest_path(links, empty, 1.0, source, target)
         network = VirtualNetwork(cluster, f"m{source}", {})
         if len(path):
-            assert network.way(STREAM, f"m{source}/0", f"m{target}/0") == (tuple(path), 0.0)
+            assert network.path(STREAM, f"m{source}/0", f"m{target}/0") == (tuple(path), 0.0)
         else:
-            with pytest.raises(InvalidInput, match=rf"no way from 'm{source}' to 'm{target}'; add a link"):
-                network.way(STREAM, f"m{source}/0", f"m{target}/0")
+            with pytest.raises(InvalidInput, match=rf"no path from 'm{source}' to 'm{target}'; add a link"):
+                network.path(STREAM, f"m{source}/0", f"m{target}/0")
 
 
 def test_a_planned_route_is_taken_by_its_stream_only_until_another_plan_comes() -> None:
@@ -162,10 +162,10 @@ def test_a_planned_route_is_taken_by_its_stream_only_until_another_plan_comes() 
     number = {link.label: number for number, link in enumerate(cluster.links)}
     direct, detour = (labels[frozenset((a, c))],), (labels[frozenset((a, b))], labels[frozenset((b, c))])
     network = VirtualNetwork(cluster, a, {(STREAM, a, c): detour})
-    assert network.way(STREAM, f"{a}/0", f"{c}/1").links == tuple(number[label] for label in detour)
-    assert network.way("other->out", f"{a}/0", f"{c}/1").links == (number[direct[0]],)
+    assert network.path(STREAM, f"{a}/0", f"{c}/1").links == tuple(number[label] for label in detour)
+    assert network.path("other->out", f"{a}/0", f"{c}/1").links == (number[direct[0]],)
     network.reroute({(STREAM, a, c): direct})
-    assert network.way(STREAM, f"{a}/0", f"{c}/1").links == (number[direct[0]],)
+    assert network.path(STREAM, f"{a}/0", f"{c}/1").links == (number[direct[0]],)
 
 
 @pytest.mark.parametrize("name", ROUTED)
@@ -181,7 +181,7 @@ def test_a_link_is_owned_by_the_nearest_machine_the_first_of_several(name: str) 
 
 def test_frames_between_machines_of_a_mesh_pass_both_cards_and_the_distance_once() -> None:
     everywhere = networks(mesh(a=8.0, b=16.0))
-    assert everywhere["a"].way(STREAM, "a/1", "b/0") == ((0, 3), 0.004)
+    assert everywhere["a"].path(STREAM, "a/1", "b/0") == ((0, 3), 0.004)
     assert [everywhere["b"].owner(link) for link in (0, 1, 2, 3)] == ["a", "a", "b", "b"]
     assert carry(everywhere, "a/1", "b/0", size=1000) == pytest.approx(0.001 + 0.004 + 0.0005)
     assert everywhere["a"].used(1.0) == {"a out": pytest.approx(0.001), "a in": 0.0}
@@ -195,19 +195,20 @@ def test_a_card_sends_and_receives_at_its_bandwidth_each_way_at_once() -> None:
     assert carry(everywhere, "b/0", "a/0", size=1000) == pytest.approx(0.001 + 0.004 + 0.001)
 
 
-def test_cards_without_a_limit_are_left_out_of_the_way() -> None:
+def test_cards_without_a_limit_are_not_on_the_path() -> None:
     everywhere = networks(mesh(a=None, b=8.0, c=None))
-    ways = {
-        pair: everywhere[pair[0]].way(STREAM, f"{pair[0]}/0", f"{pair[1]}/0").links for pair in ("ab", "ba", "ac", "bb")
+    paths = {
+        pair: everywhere[pair[0]].path(STREAM, f"{pair[0]}/0", f"{pair[1]}/0").links
+        for pair in ("ab", "ba", "ac", "bb")
     }
-    assert ways == {"ab": (3,), "ba": (2,), "ac": (), "bb": ()}
+    assert paths == {"ab": (3,), "ba": (2,), "ac": (), "bb": ()}
 
 
 def test_a_machine_charges_only_the_leading_links_that_it_owns() -> None:
     everywhere = networks(line())
-    way = everywhere["a"].way(STREAM, "a/0", "c/0")
-    assert everywhere["c"].cross(way.links, 1000, 5.0) == (5.0, (0, 1))
-    at, rest = everywhere["a"].cross(way.links, 1000, 5.0)
+    path = everywhere["a"].path(STREAM, "a/0", "c/0")
+    assert everywhere["c"].cross(path.links, 1000, 5.0) == (5.0, (0, 1))
+    at, rest = everywhere["a"].cross(path.links, 1000, 5.0)
     assert (round(at, 9), rest) == (5.002, (1,))
     at, rest = everywhere["b"].cross(rest, 1000, at)
     assert (round(at, 9), rest) == (5.004, ())
@@ -231,8 +232,8 @@ def test_links_bear_load_as_one_link_each_wherever_they_are_kept() -> None:
 @pytest.mark.parametrize(
     ("labels", "error", "problem"),
     [
-        (("a--x",), UnknownName, "takes link 'a--x', which is not known; did you mean a--b"),
-        (("b--c",), InvalidInput, "takes link b--c at 'a', where it does not begin"),
+        (("a--x",), UnknownName, "takes link 'a--x', which is unknown; did you mean a--b"),
+        (("b--c",), InvalidInput, "takes link b--c at 'a', where it does not start"),
         (("a--b",), InvalidInput, "ends at 'b'; plan again"),
     ],
 )
@@ -246,21 +247,21 @@ def test_a_route_that_does_not_lead_there_is_refused(
 
 
 def test_a_directed_link_is_not_taken_against_its_direction() -> None:
-    with pytest.raises(InvalidInput, match="takes link b->c at 'c', where it does not begin"):
+    with pytest.raises(InvalidInput, match="takes link b->c at 'c', where it does not start"):
         VirtualNetwork(line(directed=True), "a", {(STREAM, "c", "b"): ("b->c",)})
 
 
-def test_a_link_without_bandwidth_is_no_way() -> None:
+def test_a_link_without_bandwidth_is_no_path() -> None:
     machines = (Machine(name="a"), Machine(name="b"))
     cluster = Cluster(name="cut", machines=machines, links=(Link(source="a", target="b", bandwidth_mbps=0.0),))
     with pytest.raises(InvalidInput, match="takes link a--b, which has no bandwidth"):
         VirtualNetwork(cluster, "a", {(STREAM, "a", "b"): ("a--b",)})
-    with pytest.raises(InvalidInput, match="no way from 'a' to 'b'"):
-        VirtualNetwork(cluster, "a", {}).way(STREAM, "a/0", "b/0")
+    with pytest.raises(InvalidInput, match="no path from 'a' to 'b'"):
+        VirtualNetwork(cluster, "a", {}).path(STREAM, "a/0", "b/0")
 
 
 def test_unknown_machines_and_slots_are_named() -> None:
     with pytest.raises(UnknownMachine, match="cluster 'line' has no 'x'; there are a, b, c"):
         VirtualNetwork(line(), "x", {})
     with pytest.raises(UnknownName, match="cluster 'line' has no slot 'a/7'"):
-        VirtualNetwork(line(), "a", {}).way(STREAM, "a/7", "b/0")
+        VirtualNetwork(line(), "a", {}).path(STREAM, "a/7", "b/0")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.runtime.emulation import SharedCpu, SharedLink, VirtualCpu, VirtualLink, scale_links, scale_machines
-from penstock.runtime.emulation.shared_memory import LOOK_S, OWNERS, ROOM, Displaced
+from penstock.runtime.emulation.shared_memory import CHECK_S, MAX_OWNERS, MAX_SLOTS, Displaced
 
 quarters = st.integers(0, 40).map(lambda quarter: quarter / 4)  # coarse, so that events often coincide
 anyhow = st.floats(0.0, 3.0)
@@ -88,7 +88,7 @@ def test_one_owner_has_exactly_what_it_would_have_alone(load: tuple[int, float, 
         assert played([(shared, 0, slots)], arrivals) == played([(alone, 0, slots)], arrivals)
         assert [shared.used(at) for at in (0.0, 3.3, 99.0)] == [alone.used(at) for at in (0.0, 3.3, 99.0)]
         assert (shared.now, shared.busy) == (alone.now, 0)
-        shared.commons.close()
+        shared.shared.close()
 
 
 @given(loads(), st.integers(2, 3))
@@ -106,7 +106,7 @@ def test_owners_together_have_what_one_with_all_their_slots_has(
         assert sorted(found) == sorted(expected)
         assert shared[0].used(99.0) == shared[-1].used(99.0) == whole.used(99.0)
         for cpu in shared:
-            cpu.commons.close()
+            cpu.shared.close()
 
 
 def test_two_busy_owners_have_half_the_processor_each_and_one_has_all_of_it(tmp_path: Path) -> None:
@@ -189,16 +189,16 @@ input()
     child.wait()
     child.stdin.close()
     child.stdout.close()
-    assert survivor.used(LOOK_S / 2) == LOOK_S / 2
+    assert survivor.used(CHECK_S / 2) == CHECK_S / 2
     assert survivor.next_completion() == 8.0, "nobody has looked"
-    survivor.used(2 * LOOK_S)
+    survivor.used(2 * CHECK_S)
     assert survivor.next_completion() == 4.0
 
 
 def test_nothing_is_left_of_those_who_have_all_gone(tmp_path: Path) -> None:
     first: SharedCpu[str] = SharedCpu(tmp_path, "m", "first", 1, 1.0, 1)
     first.submit(0, 5.0, 1e9, "of a host that was not started anew since")
-    first.commons.close()
+    first.shared.close()
     second: SharedCpu[str] = SharedCpu(tmp_path, "m", "second", 4, 2.0, 1)
     second.submit(0, 4.0, 1.0, "x")
     assert second.complete() == (3.0, 0, "x")
@@ -268,7 +268,7 @@ def test_a_worker_that_comes_later_finds_the_speed_that_a_machine_has_now(tmp_pa
     scale_machines(tmp_path, {"m": 4.0}, 100.0)
     first: SharedCpu[str] = SharedCpu(tmp_path, "m", "first", 1, 1.0, 1)
     assert first.speed == 4.0
-    first.commons.close()
+    first.shared.close()
     second: SharedCpu[str] = SharedCpu(tmp_path, "m", "second", 1, 1.0, 1)
     second.submit(0, 2.0, 1.0, "x")
     assert second.complete() == (1.5, 0, "x")
@@ -284,17 +284,17 @@ def test_a_link_that_changes_its_bandwidth_does_so_for_frames_from_then_on(tmp_p
 
 def test_refuses_a_machine_that_another_run_describes_otherwise(tmp_path: Path) -> None:
     kept: SharedCpu[str] = SharedCpu(tmp_path, "m/0 ü", "a", 2, 1.0, 1)
-    with pytest.raises(InvalidInput, match=r"share: machine 'm/0 ü' is described otherwise .* use the same cluster"):
+    with pytest.raises(InvalidInput, match=r"share: machine 'm/0 ü' has another description .* use the same cluster"):
         SharedCpu(tmp_path, "m/0 ü", "b", 4, 1.0, 1)
     assert kept.next_completion() == math.inf
 
 
 def test_refuses_more_than_there_is_room_for(tmp_path: Path) -> None:
-    kept: list[SharedCpu[str]] = [SharedCpu(tmp_path, "m", "big", 1, 1.0, ROOM - 1)]
-    with pytest.raises(InvalidInput, match=f"has 1 workers with {ROOM - 1} slots of {OWNERS} and {ROOM}, 2 more"):
+    kept: list[SharedCpu[str]] = [SharedCpu(tmp_path, "m", "big", 1, 1.0, MAX_SLOTS - 1)]
+    with pytest.raises(InvalidInput, match=f"has 1 workers with {MAX_SLOTS - 1} slots, 2 more slots"):
         SharedCpu(tmp_path, "m", "more", 1, 1.0, 2)
-    kept[0].commons.close()
-    kept = [SharedCpu(tmp_path, "m", f"{number}", 1, 1.0, 1) for number in range(OWNERS)]
+    kept[0].shared.close()
+    kept = [SharedCpu(tmp_path, "m", f"{number}", 1, 1.0, 1) for number in range(MAX_OWNERS)]
     with pytest.raises(InvalidInput, match="stop a run, or use another folder"):
         SharedCpu(tmp_path, "m", "one more", 1, 1.0, 1)
 
@@ -309,7 +309,7 @@ def test_a_copy_of_a_process_does_not_leave_for_it(tmp_path: Path) -> None:
     cpu.submit(0, 1.0, 0.0, "x")
     child = os.fork()
     if not child:
-        cpu.commons.close()
+        cpu.shared.close()
         os._exit(0)
     os.waitpid(child, 0)
     assert cpu.complete() == (1.0, 0, "x")

@@ -109,6 +109,6 @@ def test_a_recovery_takes_the_place_of_what_was_before(tmp_path: Path) -> None:
 def test_a_machine_that_others_describe_otherwise_ends_the_run_with_a_clear_word(tmp_path: Path) -> None:
     kept = started(tmp_path, "first", flow(), tiny_cluster(1))
     other = Cluster(name="other", machines=(Machine(name="m0", cores=3),))
-    with pytest.raises(Exception, match="share: machine 'm0' is described otherwise by a run that has it too"):
+    with pytest.raises(Exception, match="share: machine 'm0' has another description in a run that shares it"):
         started(tmp_path, "second", flow(), other)
     assert kept.controller.phase == "running"

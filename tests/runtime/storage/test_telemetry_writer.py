@@ -135,7 +135,7 @@ def test_a_folder_that_may_not_be_written_loses_records_and_nothing_else(tmp_pat
 def test_records_that_come_faster_than_they_are_written_are_bounded_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "WAITING", 5)
+    monkeypatch.setattr(recording, "MAX_WAITING", 5)
     recorder = Recorder(str(tmp_path), "a", LONG)
     recorder.add([event(number) for number in range(8)])
     assert recorder.problem == "telemetry: records are lost, they come faster than they can be written"
@@ -144,7 +144,7 @@ def test_records_that_come_faster_than_they_are_written_are_bounded_and_counted(
     assert recorder.problem == ""
     recorder.close()
     assert recorder.lost == 4
-    assert recorder.problem.startswith("telemetry: 4 records in all were lost")
+    assert recorder.problem.startswith("telemetry: 4 records were lost in total")
     assert [pq.read_table(path).column("detail").to_pylist() for path in written(tmp_path)] == [list("01234")]
 
 

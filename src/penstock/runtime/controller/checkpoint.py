@@ -151,17 +151,18 @@ class CheckpointCoordinator:
 
     def _write_manifest(self, entries: dict[int, tuple[worker_messages.TaskEntry, str]], now: float) -> None:
         names = self._state.names
-        manifest = checkpoints.made(
-            self._layout.application,
-            self._spec.run,
-            self.number,
-            self._state.epoch,
-            now - self._begun,
-            _version(),
-            dict(zip(names, self._desired, strict=True)),
-            {saved.file: saved.size for saved in self._saved.values() if saved.entries},
-            [checkpoints.saved(entry, names[task], file) for task, (entry, file) in sorted(entries.items())],
-            all(entry.ended for entry, _ in entries.values()),
+        manifest = Manifest(
+            run=self._spec.run,
+            number=self.number,
+            epoch=self._state.epoch,
+            at=time.time(),
+            seconds=now - self._begun,
+            version=_version(),
+            shape=checkpoints.shape_of(self._layout.application),
+            placement=dict(zip(names, self._desired, strict=True)),
+            files={saved.file: saved.size for saved in self._saved.values() if saved.entries},
+            tasks=tuple(checkpoints.saved(entry, names[task], file) for task, (entry, file) in sorted(entries.items())),
+            last=all(entry.ended for entry, _ in entries.values()),
         )
         self._active, self.writing = False, True
 

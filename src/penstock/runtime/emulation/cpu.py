@@ -1,8 +1,8 @@
 """A virtual processor: the cores of one emulated machine, shared evenly by its busy slots.
 
-All jobs proceed at the same rate, so one counter, the service that a job present throughout would have attained, is
-all the progress there is to keep: a job is complete when the counter has grown by its work. Completions come off a
-heap, exactly, without time steps.
+All jobs proceed at the same rate, so one counter is enough: the service that a job present throughout would have
+attained. A job is complete when the counter has grown by its work. Completions come from a heap, exactly, without time
+steps.
 """
 
 import math
@@ -16,43 +16,43 @@ Token = TypeVar("Token")
 class VirtualCpu(Generic[Token]):
     """Cores of one speed, shared by slots that serve one job at a time.
 
-    With b busy slots each proceeds at `speed · min(1, cores / b)`. Time never goes back: what is asked for earlier
-    than the last event happens at the last event, so callers take completions and submit jobs in the order of time.
+    With b busy slots each proceeds at `speed · min(1, cores / b)`. Time never goes back: an action earlier than
+    the last event happens at the last event, so callers take completions and submit jobs in the order of time.
     """
 
     def __init__(self, cores: int, speed: float, slots: int) -> None:
         self.cores = cores
         self.speed = speed
         self.slots = slots
-        self._serving: set[int] = set()  # slots, until their jobs have been handed out by `complete`
+        self._serving: set[int] = set()  # slots whose jobs `complete` has not returned yet
         self._now = -math.inf
         self._attained = 0.0  # work done for a job present since the processor was last idle
         self._running: list[tuple[float, int, Token]] = []  # heap: attained service at completion, slot, token
-        self._done: deque[tuple[float, int, Token]] = deque()  # complete before `_now`, not yet handed out
+        self._done: deque[tuple[float, int, Token]] = deque()  # complete before `_now`, not returned yet
         self._used = 0.0  # core-seconds up to `_now`
 
     def submit(self, slot: int, work: float, at: float, token: Token) -> None:
         """Start a job of `work` core-seconds (of a core of speed 1) on an idle slot."""
         if slot in self._serving:
-            raise ValueError(f"slot {slot} serves a job already")
+            raise ValueError(f"slot {slot} is busy")
         if not 0.0 <= work < math.inf:
             raise ValueError(f"expected work of 0 or more core-seconds, got {work}")
         self._advance(at)
         if not self._running:
-            self._attained = 0.0  # begins anew whenever it can, so that it stays small and exact over days
+            self._attained = 0.0  # reset if possible, so that it stays small and exact over days
         self._serving.add(slot)
         heappush(self._running, (self._attained + work, slot, token))
 
     def next_completion(self) -> float:
-        """Return when the next job will be complete if none is added; infinite if there is none."""
+        """Return when the next job will be complete if none is added; infinite if none is running."""
         if self._done:
             return self._done[0][0]
         return self._first_end() if self._running else math.inf
 
     def complete(self) -> tuple[float, int, Token]:
-        """Go to the earliest completion; return its time, its slot, which is idle now, and the job's token.
+        """Advance to the earliest completion; return its time, its slot, which is idle now, and the job's token.
 
-        Of jobs complete at the same time the one in the lowest slot comes first.
+        Of jobs complete at the same time, the one in the lowest slot comes first.
         """
         if not self._done:
             if not self._running:
@@ -63,7 +63,7 @@ class VirtualCpu(Generic[Token]):
         return done
 
     def complete_by(self, until: float) -> tuple[float, int, Token] | None:
-        """Go to the earliest completion, unless that is later or there is none."""
+        """Advance to the earliest completion; None if it is later or no job is running."""
         return self.complete() if self.next_completion() <= until else None
 
     def used(self, now: float) -> float:
@@ -77,19 +77,19 @@ class VirtualCpu(Generic[Token]):
 
     @property
     def now(self) -> float:
-        """The time of the last event, before which nothing can begin; minus infinity where there was none."""
+        """The time of the last event, before which nothing can start; minus infinity if there was none."""
         return self._now
 
     @property
     def busy(self) -> int:
-        """How many slots serve a job."""
+        """The number of busy slots."""
         return len(self._serving)
 
     def _rate(self, busy: int) -> float:
         return self.speed * min(1.0, self.cores / busy)
 
     def _first_end(self) -> float:
-        """Return when the first of the running jobs will be complete, never before the present."""
+        """Return when the first of the running jobs will be complete, never before now."""
         left = self._running[0][0] - self._attained
         return self._now + left / self._rate(len(self._running))
 
@@ -97,11 +97,11 @@ class VirtualCpu(Generic[Token]):
         end = self._first_end()
         self._used += (end - self._now) * min(len(self._running), self.cores)
         self._now = end
-        self._attained, slot, token = heappop(self._running)  # set, not added to: errors do not pile up
+        self._attained, slot, token = heappop(self._running)  # set, not added to: errors do not accumulate
         self._done.append((end, slot, token))
 
     def _advance(self, at: float) -> None:
-        """Go to the time `at`, keeping jobs that are complete by then for `complete` to hand out."""
+        """Advance to a time; `complete` returns the jobs that are complete by then."""
         while self._running and self._first_end() < at:
             self._finish_first()
         if at <= self._now:

@@ -1,29 +1,28 @@
-"""Whether an emulation is true: events handled much later than they were due are the host's doing, not the cluster's.
+"""The fidelity of an emulation: events that are handled late show the host's limits, not the cluster's.
 
-Lateness is counted in a bounded histogram on a logarithmic scale, so that it costs the same however many events there
-are; its percentiles are right to within five per cent.
+Lags are counted in a histogram of fixed size on a logarithmic scale; its percentiles are exact to within 5 %.
 """
 
 import math
 import os
 from bisect import bisect_left
 
-TOLERATED = 2e-3  # s; timers and processes on a busy host wake up this late
-TOLERATED_SHARE = 0.1  # of the mean service time
+TOLERANCE_S = 2e-3  # timers and processes on a busy host wake up this late
+TOLERANCE_SHARE = 0.1  # of the mean service time
 PERCENTILE = 99
-ENOUGH = 100  # events, fewer of which have no 99th percentile
+MIN_EVENTS = 100  # fewer have no 99th percentile
 SATURATED = 0.9  # of a core: the process itself is the limit, and more cores would not help
 
-_FINEST, _PER_DOUBLING, _DOUBLINGS = 1e-6, 8, 30  # from a microsecond to some twenty minutes
+_FINEST, _PER_DOUBLING, _DOUBLINGS = 1e-6, 8, 30  # from a microsecond to about twenty minutes
 _EDGES = [_FINEST * math.exp2(step / _PER_DOUBLING) for step in range(_PER_DOUBLING * _DOUBLINGS + 1)]
 _HALF_STEP = math.exp2(-0.5 / _PER_DOUBLING)
 
 
-class Truth:
-    """How late the events of one emulated machine were, interval by interval, and what that means.
+class Fidelity:
+    """The lag of the events of one emulated machine, by interval, and its interpretation.
 
-    host_cores: None for those of this host.
-    mean_service: of the machine's tasks, in seconds; it may be set anew when tasks come and go.
+    host_cores: None: those of this host.
+    mean_service: of the machine's tasks, in seconds; it may change when tasks come and go.
     `events`, `p99` and `worst` (s) are those of the last interval that `verdict` closed.
     """
 
@@ -37,24 +36,24 @@ class Truth:
         self._counts = _empty()  # at position p: events later than edge p - 1, not later than edge p
         self._latest = 0.0
 
-    def late(self, seconds: float) -> None:
-        """Count an event that was handled so long after it was due."""
+    def record_lag(self, seconds: float) -> None:
+        """Record the lag of an event: the time from when it was due until it was handled."""
         self._counts[bisect_left(_EDGES, seconds)] += 1
         if seconds > self._latest:
             self._latest = seconds
 
     def verdict(self, cpu_share: float = 0.0) -> str | None:
-        """Close the interval; say why the emulation was not true in it, or None.
+        """Close the interval; return why the emulation was not accurate in it, or None.
 
-        cpu_share: of one core, that the machine's process used in the interval. One with too few events to judge
-        goes on, and the next verdict is about both.
+        cpu_share: the share of one core that the machine's process used in the interval. An interval with too few
+        events continues until the next call.
         """
         count = sum(self._counts)
-        if count < ENOUGH:
+        if count < MIN_EVENTS:
             return None
         self.events, self.p99, self.worst = count, self._percentile(count), self._latest
         self._counts, self._latest = _empty(), 0.0
-        if self.p99 <= max(TOLERATED, TOLERATED_SHARE * self.mean_service):
+        if self.p99 <= max(TOLERANCE_S, TOLERANCE_SHARE * self.mean_service):
             return None
         return f"emulation: events were {_time(self.p99)} late (p99) on machine {self.machine!r}; " + (
             f"its process is busy all the time ({cpu_share:.0%} of a core): a lower rate or longer service times"

@@ -1,4 +1,4 @@
-"""A virtual link: one frame after another, each as long as its bits take, then the way to the other end."""
+"""A virtual link: it transmits frames one after another, each followed by the link's latency."""
 
 import math
 
@@ -8,9 +8,9 @@ BITS = 8.0  # a byte
 
 
 class VirtualLink:
-    """A first come, first served link; hand it frames in the order of `at`, as it serves them in the order of calls.
+    """A link that serves frames first come, first served: in the order of calls, which must be that of `at`.
 
-    bandwidth_mbps: None for one that is never the limit.
+    bandwidth_mbps: None: unlimited.
     """
 
     def __init__(self, bandwidth_mbps: float | None, latency_ms: float) -> None:
@@ -27,11 +27,11 @@ class VirtualLink:
         return self._free + self._latency
 
     def leeway(self, now: float, seconds: float) -> tuple[float, float]:
-        """Return how many bytes more it could send in so many seconds, and when half of that will be free again."""
+        """Return how many more bytes it could send within some seconds, and when half of that will be free again."""
         if self._byte_s == 0.0:
             return math.inf, now
         return (seconds - max(0.0, self._free - now)) / self._byte_s, max(now, self._free - seconds / 2)
 
     def used(self, now: float) -> float:
-        """Return for how many seconds up to `now` it has transmitted, given that no frame waits to be ready."""
+        """Return for how many seconds up to `now` it has transmitted, if no frame waits for its time."""
         return max(0.0, self._taken - max(0.0, self._free - now))

@@ -1,8 +1,8 @@
-"""The virtual network between emulated machines: which way a frame takes, and who keeps the books of each link.
+"""The virtual network between emulated machines: the path of a frame, and the owner of each link.
 
 Every virtual link has one owner, a machine, as a queue must be kept in one place. A frame visits the owners of its
-way's links one after another, each adding the time its links take, and its destination handles it when that time has
-come. Delays agree with the model's: on a mesh by how far apart two slots are, plus the network cards; on a routed
+path's links one after another; each adds the time of its links, and the destination handles the frame when that time
+has passed. Delays agree with the model's: on a mesh by the distance of two slots, plus the network cards; on a routed
 network by the links of the route, with the mesh's delays inside a machine.
 """
 
@@ -20,19 +20,19 @@ Route = tuple[str, str, str]  # stream, source machine, target machine
 MakeLink = Callable[[str, float | None, float], VirtualLink]  # from its label, bandwidth (Mbit/s) and latency (ms)
 
 
-class Way(NamedTuple):
-    """What a frame passes between two slots."""
+class Path(NamedTuple):
+    """The path of a frame between two slots."""
 
-    links: tuple[int, ...]  # in order of travel, by numbers that are the same on every machine
-    latency: float  # s, beside those of the links; to be added behind those that the sender owns
+    links: tuple[int, ...]  # in order, by numbers that are the same on every machine
+    latency: float  # s, besides that of the links; added after the links that the sender owns
 
 
 class VirtualNetwork:
-    """What one machine knows of the network: all ways, all owners, and the state of the links that it owns.
+    """The network as one machine sees it: all paths, all owners, and the state of the links that it owns.
 
     Links are numbered as in the cluster; on a mesh, machine m's card has 2m for what it sends and 2m + 1 for what it
     receives. `routes` has the labels of links by stream, source and target machine; a hop without a route takes the
-    widest path of an empty network. `make` makes the links that the machine owns; None: they are its own alone.
+    widest path of an empty network. `make` creates the links that the machine owns; None: unshared ones.
     """
 
     def __init__(
@@ -58,16 +58,16 @@ class VirtualNetwork:
         self.reroute(routes)
 
     def reroute(self, routes: Mapping[Route, tuple[str, ...]]) -> None:
-        """Take up the routes of another plan; frames under way go on as they were sent, links keep what they carry."""
+        """Switch to the routes of another plan; frames in flight keep their paths, and links their state."""
         self._planned = {route: _numbers(self._cluster, route, labels) for route, labels in routes.items()}
-        self._ways: dict[Route, Way] = {}  # by stream, source slot, target slot
+        self._paths: dict[Route, Path] = {}  # by stream, source slot, target slot
 
-    def way(self, stream: str, source_slot: str, target_slot: str) -> Way:
-        """Return the way of a stream's frames between two slots, `machine/number`."""
-        found = self._ways.get((stream, source_slot, target_slot))
+    def path(self, stream: str, source_slot: str, target_slot: str) -> Path:
+        """Return the path of a stream's frames between two slots, `machine/number`."""
+        found = self._paths.get((stream, source_slot, target_slot))
         if found is None:
-            found = self._find_way(stream, source_slot, target_slot)
-            self._ways[stream, source_slot, target_slot] = found
+            found = self._find_path(stream, source_slot, target_slot)
+            self._paths[stream, source_slot, target_slot] = found
         return found
 
     def owner(self, link: int) -> str:
@@ -77,8 +77,8 @@ class VirtualNetwork:
     def cross(self, links: tuple[int, ...], size: int, at: float) -> tuple[float, tuple[int, ...]]:
         """Charge the leading links that this machine owns with a frame of `size` bytes that reaches them at `at`.
 
-        Returns when the frame is past them, and the links that are left. Links serve frames in the order of calls, so
-        a frame that comes early is kept until `at`.
+        Returns when the frame leaves them, and the remaining links. Links serve frames in the order of calls, so a
+        frame that comes early is held until `at`.
         """
         for position, link in enumerate(links):
             own = self._own.get(link)
@@ -88,9 +88,9 @@ class VirtualNetwork:
         return at, ()
 
     def leeway(self, now: float, seconds: float) -> tuple[float, float]:
-        """Return how many bytes more may leave this machine to be sent in so many seconds, and when to ask again.
+        """Return how many more bytes this machine may send within some seconds, and when to ask again.
 
-        It is what its fullest link has room for: on a mesh its card, on most networks its only link.
+        The fullest of its links decides: on a mesh its card, on most networks its only link.
         """
         return min((link.leeway(now, seconds) for link in self._card), default=(math.inf, now))
 
@@ -99,21 +99,21 @@ class VirtualNetwork:
         return {self.label(number): link.used(now) for number, link in self._own.items()}
 
     def label(self, link: int) -> str:
-        """Return a link's name in output."""
+        """Return a link's name, for people."""
         if self._cluster.routed:
             return self._cluster.links[link].label
         return f"{self._owners[link]} {'in' if link % 2 else 'out'}"
 
-    def _find_way(self, stream: str, source_slot: str, target_slot: str) -> Way:
+    def _find_path(self, stream: str, source_slot: str, target_slot: str) -> Path:
         here, there = self._slot(source_slot), self._slot(target_slot)
         a, b = int(self._slots.machine[here]), int(self._slots.machine[there])
         if a != b and self._cluster.routed:
             source, target = self._cluster.machines[a].name, self._cluster.machines[b].name
             planned = self._planned.get((stream, source, target))
-            return Way(self._default(source, target) if planned is None else planned, 0.0)
+            return Path(self._default(source, target) if planned is None else planned, 0.0)
         cards = ((2 * a, a), (2 * b + 1, b)) if a != b else ()
         links = tuple(link for link, m in cards if self._cluster.machines[m].network_mbps is not None)
-        return Way(links, self._delay_ms(here, there) * MILLISECOND)
+        return Path(links, self._delay_ms(here, there) * MILLISECOND)
 
     def _slot(self, name: str) -> int:
         if name not in self._slot_number:
@@ -121,7 +121,7 @@ class VirtualNetwork:
         return self._slot_number[name]
 
     def _delay_ms(self, here: int, there: int) -> float:
-        """Return the delay by how far apart two slots are, as `estimate.hops.slot_delays` does for many."""
+        """Return the delay by the distance of two slots, as `estimate.hops.slot_delays` does for many."""
         distances, slots = self._cluster.distances, self._slots
         if here == there:
             return distances.same_slot_ms
@@ -133,23 +133,23 @@ class VirtualNetwork:
         if source not in self._widest:
             self._widest[source] = _widest_paths(self._cluster, source)
         if target not in self._widest[source]:
-            problem = f"cluster {self._cluster.name!r} has no way from {source!r} to {target!r}; add a link"
+            problem = f"cluster {self._cluster.name!r} has no path from {source!r} to {target!r}; add a link"
             raise InvalidInput("links", problem)
         return self._widest[source][target]
 
 
 def _links(cluster: Cluster) -> Iterable[tuple[int, tuple[float, float]]]:
-    """Give bandwidth and latency of links that frames may take: those that have any, the limited cards of a mesh."""
+    """Yield the bandwidth and latency of usable links: those with bandwidth, and the limited cards of a mesh."""
     for number, link in enumerate(cluster.links):
         if link.bandwidth_mbps > 0:
             yield number, (link.bandwidth_mbps, link.latency_ms)
     for number, machine in enumerate(cluster.machines):
-        for way, mbps in enumerate(machine.card_mbps or ()):
-            yield 2 * number + way, (mbps, 0.0)
+        for direction, mbps in enumerate(machine.card_mbps or ()):
+            yield 2 * number + direction, (mbps, 0.0)
 
 
 def _leaves(cluster: Cluster, link: int, machine: str) -> bool:
-    """Say whether a link is one by which frames leave a machine."""
+    """Return whether frames leave a machine by a link."""
     if not cluster.routed:
         return link == 2 * cluster.machine_index[machine]
     ends = cluster.links[link]
@@ -157,39 +157,41 @@ def _leaves(cluster: Cluster, link: int, machine: str) -> bool:
 
 
 def _owners(cluster: Cluster) -> list[str]:
-    """Give every link to the machine nearest to it, the first in the cluster's order of those equally near."""
+    """Return the owner of every link: the nearest machine; of several, the first in the cluster's order."""
     names = list(cluster.node_index)
     nearest = {node: (0, node) for node in range(len(cluster.machines))}  # node -> links between, machine
-    for _ in cluster.links:  # at most so many rounds
+    for _ in cluster.links:  # at most one round per link
         before = dict(nearest)
         for link in cluster.links:
-            for end, other in _both_ways(cluster, link):
+            for end, other in _both_directions(cluster, link):
                 if end in before:
                     steps, machine = before[end]
                     nearest[other] = min(nearest.get(other, (steps + 1, machine)), (steps + 1, machine))
         if nearest == before:
             break
     alone = (0, 0)  # a link that no machine can reach
-    return [names[min(nearest.get(end, alone) for end, _ in _both_ways(cluster, link))[1]] for link in cluster.links]
+    return [
+        names[min(nearest.get(end, alone) for end, _ in _both_directions(cluster, link))[1]] for link in cluster.links
+    ]
 
 
-def _both_ways(cluster: Cluster, link: Link) -> list[tuple[int, int]]:
+def _both_directions(cluster: Cluster, link: Link) -> list[tuple[int, int]]:
     a, b = cluster.node_index[link.source], cluster.node_index[link.target]
     return [(a, b), (b, a)]
 
 
 def _numbers(cluster: Cluster, route: Route, labels: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the numbers of a route's links, refusing what does not lead from its source to its target."""
+    """Return the numbers of a route's links; raise if it does not lead from its source to its target."""
     stream, source, target = route
     known = {link.label: number for number, link in enumerate(cluster.links)}
     where = f"the route of {stream} from {source!r} to {target!r}"
     node = source
     for label in labels:
         if label not in known:
-            raise UnknownName("routes", f"{where} takes link {label!r}, which is not known; {nearest(label, known)}")
+            raise UnknownName("routes", f"{where} takes link {label!r}, which is unknown; {nearest(label, known)}")
         link = cluster.links[known[label]]
         if node != link.source and (link.directed or node != link.target):
-            raise InvalidInput("routes", f"{where} takes link {label} at {node!r}, where it does not begin; plan again")
+            raise InvalidInput("routes", f"{where} takes link {label} at {node!r}, where it does not start; plan again")
         if link.bandwidth_mbps == 0:
             raise InvalidInput("routes", f"{where} takes link {label}, which has no bandwidth; plan again")
         node = link.target if node == link.source else link.source

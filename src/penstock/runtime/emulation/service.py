@@ -1,4 +1,4 @@
-"""Service times: the work of one tuple after another, drawn as a component's service time describes."""
+"""Service times: the work of each tuple, random by the distribution of its component."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import numpy as np
 from penstock.model.taskgraph import Floats
 from penstock.model.topology import Distribution, ServiceTime
 
-BLOCK = 1024  # draws at a time; one by one, numpy would take longer than all else that is done for a tuple
+BLOCK = 1024  # draws at a time; single draws by numpy would take longer than the rest of the work per tuple
 
 
 class ServiceTimes:
@@ -18,13 +18,13 @@ class ServiceTimes:
         self.mean = cpu
         self._service = service
         self._rng = np.random.default_rng(seed)
-        self._drawn: list[float] = []
+        self._samples: list[float] = []
 
     def draw(self) -> float:
         """Return the work of the next tuple."""
-        if not self._drawn:
-            self._drawn = self._block().tolist()
-        return self._drawn.pop()
+        if not self._samples:
+            self._samples = self._block().tolist()
+        return self._samples.pop()
 
     def _block(self) -> Floats:
         """Draw the work of many tuples. [BLOCK]"""

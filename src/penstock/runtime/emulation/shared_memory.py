@@ -1,9 +1,9 @@
-"""What processes of one host have in common: a few numbers in a file, and who has a part in them.
+"""Values that processes of one host share: a few numbers in a memory-mapped file, with their owners.
 
-Each change is made under the file's lock and is whole or not at all: the numbers are written beside the old ones, and
-one store makes the new ones count, so that a process that is killed in the midst of a change has made none. One that is
-stopped there holds up the others until it goes on, or its run finds it silent and has it killed. Who dies or is
-replaced is noticed by the others, and what was its own goes with it.
+Each change is made under the file's lock and is atomic: the new numbers are written beside the old ones, and one store
+switches to them, so that a process that is killed during a change has made none. A process that is suspended there
+blocks the others until it resumes, or its run kills it because it is silent. The others detect an owner that has died
+or was replaced, and remove what it owned.
 """
 
 import fcntl
@@ -20,62 +20,62 @@ from typing import NamedTuple, TypeVar
 from penstock.model.errors import FileProblem, InvalidInput
 
 FORMAT = 7002.0
-OWNERS = 64  # workers that may have a part in one thing
-ROOM = 1000  # slots of all of them together
-LOOK_S = 0.5  # between two looks at whether the others live
+MAX_OWNERS = 64  # workers that may share one thing
+MAX_SLOTS = 1000  # of all owners
+CHECK_S = 0.5  # between two checks whether the other owners are alive
 
-_NUMBERS = 8 + 5 * OWNERS + 8 + 2 * ROOM  # at most: the head, the owners, and what is kept for them
+_NUMBERS = 8 + 5 * MAX_OWNERS + 8 + 2 * MAX_SLOTS  # at most: the head, the owners, and the values
 _AREA = 1 + _NUMBERS
-_FACTOR, _LOOKED, _HEAD = (
+_FACTOR, _CHECKED, _HEAD = (
     2,
     4,
     5,
-)  # before the owners: two that describe the thing, its factor, the next owner's, when was looked
+)  # before the owners: two of the description, the factor, the next owner's number, the time of the last check
 
-_FRESH = (1.0, 1.0, -math.inf, 0.0)  # a factor of 1, the first owner's number, never looked, no owners
+_FRESH = (1.0, 1.0, -math.inf, 0.0)  # a factor of 1, the first owner's number, never checked, no owners
 
 T = TypeVar("T")
 
 
 class Displaced(RuntimeError):
-    """A process that has no part in it any more: another took its place, or it was taken for dead."""
+    """The process is no longer an owner: another has replaced it, or it was considered dead."""
 
 
 class Owner(NamedTuple):
-    """A worker that has a part."""
+    """A worker that shares the values."""
 
-    number: int  # that no other has, or had
-    role: int  # its run and machine: a newer worker of these takes its place
+    number: int  # unique
+    role: int  # its run and machine: a newer worker of the same replaces it
     pid: int
-    born: float  # when its process began, to tell it from a later one of the same pid
+    started: float  # start time of its process: a later one may have the same pid
     slots: int
 
 
-class State:
-    """The numbers, taken apart: what describes the thing, its owners, and what is kept for them."""
+class Contents:
+    """The decoded numbers: the description of the thing, its owners, and the values."""
 
     def __init__(self, numbers: Sequence[float]) -> None:
         self.described = (numbers[0], numbers[1])
-        self.factor, self.next, self.looked = numbers[2], int(numbers[3]), numbers[4]
+        self.factor, self.next, self.checked = numbers[2], int(numbers[3]), numbers[4]
         count, rest = int(numbers[_HEAD]), _HEAD + 1
         rows = (numbers[rest + 5 * row : rest + 5 * row + 5] for row in range(count))
-        self.owners = [Owner(int(n), int(role), int(pid), born, int(slots)) for n, role, pid, born, slots in rows]
+        self.owners = [Owner(int(n), int(role), int(pid), started, int(slots)) for n, role, pid, started, slots in rows]
         self.kept = list(numbers[rest + 5 * count :])
 
     def numbers(self) -> list[float]:
-        """Put them together again."""
+        """Return the encoded numbers."""
         owners = [float(value) for owner in self.owners for value in owner]
-        head = [*self.described, self.factor, float(self.next), self.looked, float(len(self.owners))]
+        head = [*self.described, self.factor, float(self.next), self.checked, float(len(self.owners))]
         return [*head, *owners, *self.kept]
 
 
-class Commons:
-    """A thing in common, as one owner has it.
+class SharedValues:
+    """A shared thing, as one owner sees it.
 
-    what: how to call it, for people. described: two numbers in which all who have a part must agree. empty: what is
-    kept where nobody has a part. without: what is left of what is kept when owners are gone, by their numbers.
+    what: its name, for people. described: two numbers in which all owners must agree. empty: its values without
+    owners. without: returns the values without those of owners, given by number.
 
-    `factor` is how many times what is described it gives, as of the last look or change; `scale` changes that for all.
+    `factor` scales what is described, as of the last read or change; `scale` changes it for all.
     """
 
     def __init__(
@@ -102,11 +102,11 @@ class Commons:
 
     @property
     def version(self) -> float:
-        """A number that changes with every change."""
+        """A number that every change increments."""
         return self._file.version
 
-    def look(self, step: Callable[[list[float]], T]) -> T:
-        """Do something with what is kept, which nobody changes meanwhile."""
+    def read(self, step: Callable[[list[float]], T]) -> T:
+        """Call a function with the values, under the lock."""
         self._file.lock()
         try:
             numbers, begin = self._found()
@@ -115,15 +115,15 @@ class Commons:
             self._file.unlock()
 
     def change(self, now: float, step: Callable[[list[float]], T]) -> T:
-        """Have what is kept changed, in place; where that raises, it stays as it was."""
+        """Call a function that changes the values in place; if it raises, they are unchanged."""
         self._file.lock()
         try:
             numbers, begin = self._found()
-            if now - numbers[_LOOKED] > LOOK_S:
-                state = State(numbers)
-                state.looked = now
+            if now - numbers[_CHECKED] > CHECK_S:
+                state = Contents(numbers)
+                state.checked = now
                 self._sweep(state)
-                self._file.write(state.numbers())  # whatever comes of the step
+                self._file.write(state.numbers())  # even if the step raises
                 numbers, begin = self._found()
             kept = numbers[begin:]
             result = step(kept)
@@ -133,51 +133,54 @@ class Commons:
             self._file.unlock()
 
     def _found(self) -> tuple[list[float], int]:
-        """Return all numbers, and where those begin that are kept."""
+        """Return all numbers, and the position of the values."""
         numbers = self._file.read()
         begin = _HEAD + 1 + 5 * int(numbers[_HEAD])
         if self.number not in numbers[_HEAD + 1 : begin : 5]:
-            raise Displaced(f"{self.what} has gone on without this worker")
+            raise Displaced(f"this worker is no longer an owner of {self.what}")
         self.factor = numbers[_FACTOR]
         return numbers, begin
 
     def _join(self, role: int, slots: int, described: tuple[float, float]) -> int:
-        """Take a part; whoever had the same role before, or is dead, has none any more."""
-        state = State(self._file.read() or [*described, *_FRESH, *self._empty])
+        """Become an owner; remove owners that are dead or had the same role."""
+        state = Contents(self._file.read() or [*described, *_FRESH, *self._empty])
         self.factor = state.factor
         self._sweep(state, role)
-        if not state.owners:  # what is left is nobody's, and may be of a time before this host was started
-            state.kept, state.described, state.looked = list(self._empty), described, -math.inf
+        if not state.owners:  # the values may be older than the last start of this host
+            state.kept, state.described, state.checked = list(self._empty), described, -math.inf
         if state.described != described:
-            problem = f"{self.what} is described otherwise by a run that has it too: {state.described}, not {described}"
+            problem = f"{self.what} has another description in a run that shares it: {state.described}, not {described}"
             raise InvalidInput("share", f"{problem}; use the same cluster for both, or another folder")
         taken = sum(owner.slots for owner in state.owners)
-        if len(state.owners) >= OWNERS or taken + slots > ROOM:
-            has = f"has {len(state.owners)} workers with {taken} slots of {OWNERS} and {ROOM}, {slots} more are wanted"
+        if len(state.owners) >= MAX_OWNERS or taken + slots > MAX_SLOTS:
+            limits = f"the limits are {MAX_OWNERS} and {MAX_SLOTS}"
+            has = f"has {len(state.owners)} workers with {taken} slots, {slots} more slots are needed, {limits}"
             raise InvalidInput("share", f"{self.what} {has}; stop a run, or use another folder")
         pid = os.getpid()
-        state.owners.append(Owner(state.next, role, pid, _born(pid), slots))
+        state.owners.append(Owner(state.next, role, pid, _start_time(pid), slots))
         state.next += 1
         self._file.write(state.numbers())
         return state.next - 1
 
-    def _sweep(self, state: State, role: int | None = None) -> None:
-        """Take those out who are dead, and whoever has a role."""
-        gone = {owner.number for owner in state.owners if owner.role == role or _born(owner.pid) != owner.born}
-        if gone:
-            state.owners = [owner for owner in state.owners if owner.number not in gone]
-            state.kept = self._without(state.kept, gone)
+    def _sweep(self, state: Contents, role: int | None = None) -> None:
+        """Remove owners that are dead, or that have a role."""
+        removed = {
+            owner.number for owner in state.owners if owner.role == role or _start_time(owner.pid) != owner.started
+        }
+        if removed:
+            state.owners = [owner for owner in state.owners if owner.number not in removed]
+            state.kept = self._without(state.kept, removed)
 
 
 def scale(path: Path, factor: float, step: Callable[[list[float], tuple[float, float], float], None]) -> None:
-    """Have a thing give so many times what it is described to have, from now on and for all who have a part in it.
+    """Scale a thing by a factor of its description, from now on and for all owners.
 
-    step: brings what is kept to the present, in place; it has the description and the factor up to now.
+    step: updates the values to the present, in place, given the description and the old factor.
     """
     file = _File(path)
     file.lock()
     try:
-        state = State(file.read() or [math.nan, math.nan, *_FRESH])
+        state = Contents(file.read() or [math.nan, math.nan, *_FRESH])
         if state.owners:
             step(state.kept, state.described, state.factor)
         state.factor = factor
@@ -194,11 +197,11 @@ def _leave(
     without: Callable[[list[float], set[int]], list[float]],
     pid: int,
 ) -> None:
-    if os.getpid() != pid:  # a copy of the process that has the part
+    if os.getpid() != pid:  # a fork of the owner
         return
     file.lock()
     try:
-        state = State(file.read())
+        state = Contents(file.read())
         state.owners = [owner for owner in state.owners if owner.number != number]
         state.kept = without(state.kept, {number}) if state.owners else empty
         file.write(state.numbers())
@@ -208,7 +211,7 @@ def _leave(
 
 
 class _File:
-    """Numbers in a file in memory: its format, how often they were changed, and two areas, of which one counts."""
+    """Numbers in a memory-mapped file: format, number of changes, and two areas, one of which is valid."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -233,34 +236,34 @@ class _File:
             self.unlock()
 
     def lock(self) -> None:
-        """Have it alone."""
+        """Acquire the lock."""
         fcntl.flock(self._fd, fcntl.LOCK_EX)
 
     def unlock(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     @property
     def version(self) -> float:
-        """How often it was changed."""
+        """The number of changes."""
         return self._numbers[1]
 
     def read(self) -> list[float]:
-        """Return the numbers that count."""
+        """Return the valid numbers."""
         begin = self._area(self._numbers[1])
         count = int(self._numbers[begin])
         return array("d", self._numbers[begin + 1 : begin + 1 + count].tobytes()).tolist()
 
     def write(self, numbers: Sequence[float]) -> None:
-        """Have other numbers count."""
+        """Replace the numbers."""
         version = self._numbers[1] + 1.0
         begin, count = self._area(version), len(numbers)
         self._numbers[begin + 1 : begin + 1 + count] = memoryview(array("d", numbers))
         self._numbers[begin] = float(count)
-        self._numbers[1] = version  # from now on
+        self._numbers[1] = version  # switches the valid area
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._numbers.release()
         self._map.close()
         os.close(self._fd)
@@ -270,19 +273,19 @@ class _File:
         return 2 + _AREA * (int(version) % 2)
 
 
-def _born(pid: int) -> float:
-    """Return when a process began, in the system's own count; -1 where there is none, or it has only to be buried."""
+def _start_time(pid: int) -> float:
+    """Return the start time of a process, in the system's clock; -1 if there is none, or it is a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
     except FileNotFoundError:
-        return 0.0 if not os.path.isdir("/proc/self") and _answers(pid) else -1.0
+        return 0.0 if not os.path.isdir("/proc/self") and _exists(pid) else -1.0
     except OSError:
         return -1.0
     return -1.0 if fields[0] in (b"Z", b"X") else float(fields[19])
 
 
-def _answers(pid: int) -> bool:
+def _exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

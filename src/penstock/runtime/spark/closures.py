@@ -1,7 +1,7 @@
-"""Functions as bytes: what cloudpickle does, and msgspec structs besides.
+"""Serializes functions: cloudpickle, extended by msgspec structs.
 
-Cloudpickle carries the classes of a script or notebook by value, but makes an msgspec struct again without its fields.
-Here a struct is made again from its fields and options.
+Cloudpickle serializes the classes of a script or notebook by value, but restores an msgspec struct without its fields.
+Here a struct is restored from its fields and options.
 """
 
 import io
@@ -21,18 +21,18 @@ _OPTIONS = (
     "frozen", "eq", "order", "array_like", "gc", "repr_omit_defaults", "omit_defaults", "forbid_unknown_fields",
     "weakref", "dict", "cache_hash", "tag", "tag_field",
 )  # fmt: skip
-_MADE_ANEW = {"__annotations__", "__slots__", "__dict__", "__weakref__", "__orig_bases__", "__parameters__"}
+_RESTORED = {"__annotations__", "__slots__", "__dict__", "__weakref__", "__orig_bases__", "__parameters__"}
 
 
 def pack(function: Callable[..., object]) -> bytes:
-    """Return a function, and all it refers to, as bytes that `pickle.loads` understands on an executor."""
+    """Return a function, and all that it refers to, as bytes for `pickle.loads` on an executor."""
     file = io.BytesIO()
     try:
         _Pickler(file).dump(function)  # type: ignore[no-untyped-call]
     except RecursionError:
         problem = "it nests too deeply, or a struct refers to itself; put such a struct into a module and import it"
     except (TypeError, NameError, pickle.PicklingError) as error:
-        problem = f"{str(error).splitlines()[0]}; make such things in `open`, on the executor"
+        problem = f"{str(error).splitlines()[0]}; create it in `open`, on the executor"
     else:
         return file.getvalue()
     raise InvalidInput("application", f"cannot be sent to the executors, {problem}")
@@ -50,7 +50,7 @@ def _importable(struct: Any) -> bool:
 
 
 def _struct_parts(struct: Any) -> tuple[Any, ...]:
-    """Return what pickle needs to make a struct again: maker, arguments, and what to set on it afterwards."""
+    """Return what pickle needs to restore a struct: a function, its arguments, and the attributes to set afterwards."""
     own = vars(struct)
     fields = [field for field in msgspec.structs.fields(struct) if field.name in own.get("__annotations__", {})]
     kinds = signature(struct).parameters
@@ -63,13 +63,13 @@ def _struct_parts(struct: Any) -> tuple[Any, ...]:
         [_field_parts(field) for field in fields],
         options,
     )
-    # Methods refer to the struct, so they follow its making.
-    rest = {
+    # Methods refer to the struct, so they are set after it exists.
+    attributes = {
         name: value
         for name, value in own.items()
-        if name not in _MADE_ANEW and not isinstance(value, types.MemberDescriptorType)
+        if name not in _RESTORED and not isinstance(value, types.MemberDescriptorType)
     }
-    return make_struct, made, rest, None, None, set_attributes
+    return make_struct, made, attributes, None, None, set_attributes
 
 
 def _field_parts(field: FieldInfo) -> tuple[str, Any, dict[str, Any]]:
@@ -78,7 +78,7 @@ def _field_parts(field: FieldInfo) -> tuple[str, Any, dict[str, Any]]:
 
 
 def make_struct(name: str, bases: tuple[Any, ...], fields: list[Any], options: dict[str, Any]) -> Any:
-    """Make a struct that is equal in its fields and options to the one that was packed."""
+    """Create a struct with the fields and options of the one that was packed."""
 
     def body(space: dict[str, Any]) -> None:
         space["__annotations__"] = {field: kind for field, kind, _ in fields}
@@ -87,7 +87,7 @@ def make_struct(name: str, bases: tuple[Any, ...], fields: list[Any], options: d
     return types.new_class(name, bases, options, body)
 
 
-def set_attributes(struct: Any, rest: dict[str, Any]) -> None:
-    """Give a struct its methods and the rest of what its class held."""
-    for name, value in rest.items():
+def set_attributes(struct: Any, attributes: dict[str, Any]) -> None:
+    """Set the methods and other attributes of a struct."""
+    for name, value in attributes.items():
         setattr(struct, name, value)

@@ -1,6 +1,7 @@
-"""Which cores of a session the runs of this process hold: a worker has one for as long as its run goes on.
+"""The cores of a session that the runs of this process hold: each worker has one until its run ends.
 
-Spark would let a worker without a core wait until another run ends; so who wants more than are free is refused.
+Spark would let a worker without a core wait until another run ends; so a run that needs more cores than are free is
+rejected.
 """
 
 import threading
@@ -18,7 +19,7 @@ _lock = threading.Lock()
 
 
 def need_cores(spark: SparkSession, workers: int) -> list[Executor]:
-    """Return the executors with the cores that are free on each; raise `NoSpark` where they are too few."""
+    """Return the executors with the cores that are free on each; raise `NoSpark` if they are too few."""
     found = executors(spark, cores=workers + 1)
     with _lock:
         held = Counter(_held.get(_id(spark)))
@@ -29,7 +30,7 @@ def need_cores(spark: SparkSession, workers: int) -> list[Executor]:
 
 @contextmanager
 def hold(spark: SparkSession, places: Sequence[Executor]) -> Iterator[None]:
-    """Hold a core on each of these executors, once for each time it is named; refuse where others were faster."""
+    """Hold a core on each of these executors, for each time it is listed; raise `NoSpark` if others took them."""
     wanted, there = Counter(executor.id for executor in places), registered(spark)
     with _lock:
         held = _held.setdefault(_id(spark), Counter())
@@ -44,13 +45,13 @@ def hold(spark: SparkSession, places: Sequence[Executor]) -> Iterator[None]:
 
 
 def _refuse_taken(wanted: Counter[str], there: Sequence[Executor], held: Counter[str]) -> None:
-    """Refuse what an executor has no room for beside the core that it keeps free, though others may have."""
+    """Raise if an executor has no room for its workers, beside the core that it keeps free."""
     for executor in there:
         number, room = wanted[executor.id], max(1, executor.cores - 1)  # one core alone is not kept free
         if number and held[executor.id] + number > room:
             raise NoSpark(
                 f"master: executor {executor.id} has room for {_count(room, 'worker')}, of which other runs of this "
-                f"process hold {held[executor.id]}; this one wants {number}, others were faster; start it again"
+                f"process hold {held[executor.id]}; this one needs {number}, but another run took them; try again"
             )
 
 
@@ -66,7 +67,7 @@ def _refuse_too_many(spark: SparkSession, workers: int, found: Sequence[Executor
     master = spark.sparkContext.master
     if held:
         room, all_of_them = max(0, offered - len(found)), workers + held
-        more = f"have it bigger from the start, with penstock.session(workers={all_of_them})"
+        more = f"start a larger session, with penstock.session(workers={all_of_them})"
         raise NoSpark(
             f"master: {master!r} has room for {_count(room, 'worker')}, of which other runs of this process hold "
             f"{held}; this one needs {workers}, {max(0, room - held)} are free; stop a run, or "

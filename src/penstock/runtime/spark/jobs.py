@@ -1,7 +1,7 @@
-"""Slots as Spark jobs: one single-partition job a slot, in a job group and a driver thread of its own.
+"""Slots as Spark jobs: one single-partition job per slot, each in its own job group and driver thread.
 
-So slots are added, cancelled and pinned one by one. Spark starts the process, and starts another where it dies or its
-executor is lost; what the process does is the caller's affair, and so is to launch a job again that has ended.
+So slots are added, cancelled and pinned one by one. Spark starts the process, and starts another if it dies or its
+executor is lost. The caller launches a job again that has ended.
 """
 
 import re
@@ -23,31 +23,31 @@ from penstock.runtime.spark.slot import Slot
 
 
 class Job:
-    """A slot's job: `done` is set when it has ended, and `error` then says why, None after a good end or `cancel`."""
+    """A slot's job: `done` is set when it has ended, `error` if it failed; after success or `cancel` it is None."""
 
     def __init__(self, spark: SparkSession, name: str, group: str, executor: Executor | None) -> None:
         self.name = name
         self.group = group
-        self.executor = executor  # the one asked for
+        self.executor = executor  # requested
         self.done = threading.Event()
         self.error: str | None = None
         self.cancelled = False
         self._spark = spark
 
     def cancel(self) -> None:
-        """Have Spark end the job, also where it has not begun; does not wait for `done`.
+        """Cancel the job, started or not; does not wait for `done`.
 
-        Its Python process is killed half a second later, so tell it to stop first.
+        Its Python process is killed half a second later, so stop it first.
         """
         if not self.done.is_set():
             self.cancelled = True
-            with suppress(Py4JError, OSError, AttributeError):  # without its session the job has ended anyway
+            with suppress(Py4JError, OSError, AttributeError):  # without its session the job has ended
                 self._spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self.group)
 
     def found_on(self) -> str | None:
-        """Return the id of the executor that the job runs on now, None where it runs on none.
+        """Return the id of the executor that the job runs on; None: it does not run.
 
-        Spark's own account, a tenth of a second late: the preferred executor is only a wish.
+        Spark reports it about 0.1 s late. It need not be the requested one.
         """
         context = self._spark.sparkContext
         tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
@@ -61,10 +61,10 @@ class Job:
 
 
 class SlotJobs:
-    """The jobs of one run: those that have not ended, and the last one of every name."""
+    """The jobs of one run: those that have not ended, and the last job of every name."""
 
     def __init__(self, spark: SparkSession, run: str | None = None) -> None:
-        own = uuid4().hex[:8]  # two runs in different folders may have one name, and must not cancel each other's jobs
+        own = uuid4().hex[:8]  # runs in different folders may have the same name, and must not cancel each other's jobs
         self.run = own if run is None else f"{run}-{own}"
         self.jobs: list[Job] = []
         self._spark = spark
@@ -72,12 +72,12 @@ class SlotJobs:
         self._threads: list[threading.Thread] = []
 
     def launch(self, name: str, main: Callable[[str], None], argument: str, executor: Executor | None) -> Job:
-        """Call `main(argument)` in a Python process on an executor, any one where None is asked for.
+        """Call `main(argument)` in a Python process on an executor; None: any.
 
-        Returns at once. A `main` that raises is called again in another process, as one whose process died: what
-        nobody can mend by trying again, it must report itself and return.
+        Returns at once. If `main` raises or its process dies, it is called again in another process: an error that a
+        retry cannot solve must be reported by `main` itself, which then returns.
         """
-        # Spark never runs a group again that was cancelled before its job began, hence the number.
+        # Spark never runs a job group again that was cancelled before its job started, hence the number.
         job = Job(self._spark, name, f"penstock-{self.run}-{name}-{self._launched}", executor)
         self._launched += 1
         slot = Slot(pack(main), argument)
@@ -92,11 +92,11 @@ class SlotJobs:
         return job
 
     def why_ended(self) -> str:
-        """Say why the session is of no use any more; empty where it is."""
+        """Return why the session has ended; empty if it has not."""
         return why_ended(self._spark)
 
     def stop(self, within_s: float = 10.0) -> bool:
-        """Cancel what still runs and wait for it; say whether all has ended."""
+        """Cancel all jobs and wait for them; return whether all have ended."""
         deadline = monotonic() + within_s
         for job in self.jobs:
             job.cancel()
@@ -108,33 +108,33 @@ class SlotJobs:
         """Run a job to its end, in its own thread: Spark's calls block."""
         try:
             self._spark.sparkContext.setJobGroup(job.group, f"penstock {job.name}", interruptOnCancel=True)
-            told = _pinned(self._spark, job.executor).mapPartitions(slot).collect()
-            job.error = told[0] if told else None
-        except Exception as error:  # whatever it is, whoever waits for the job has to hear of it
+            errors = _pinned(self._spark, job.executor).mapPartitions(slot).collect()
+            job.error = errors[0] if errors else None
+        except Exception as error:  # of any kind: those who wait for the job must learn of it
             job.error = None if job.cancelled else _reason(str(error))
         finally:
             job.done.set()
 
 
 def _pinned(spark: SparkSession, executor: Executor | None) -> "RDD[bytes]":
-    """Make a collection of one row in one partition that prefers an executor; PySpark itself has no call for that."""
+    """Return an RDD of one row in one partition that prefers an executor; PySpark has no method for that."""
     context = spark.sparkContext
     java: Any = context._jvm
-    wishes = java.java.util.ArrayList()
+    preferred = java.java.util.ArrayList()
     if executor is not None:
-        wishes.add(executor.location)
+        preferred.add(executor.location)
     sequence = java.org.apache.spark.api.python.PythonUtils.toSeq
     rows = java.java.util.ArrayList()
-    rows.add(java.scala.Tuple2(b"slot", sequence(wishes)))
+    rows.add(java.scala.Tuple2(b"slot", sequence(preferred)))
     kind = java.scala.reflect.ClassTag.apply(java.java.lang.Class.forName("[B"))
     made = context._jsc.sc().makeRDD(sequence(rows), kind)
     return RDD(made.toJavaRDD(), context, NoOpSerializer())
 
 
 def _reason(error: str) -> str:
-    """Pick the line that tells a person why out of Spark's pages: what Python raised, else the innermost cause."""
+    """Return the line of a Spark error that explains it: what Python raised, else the innermost cause."""
     _, raised, rest = error.rpartition("Traceback (most recent call last):\n")
     if raised:
-        return next((line for line in rest.splitlines() if line and not line[0].isspace()), "it did not say why")
+        return next((line for line in rest.splitlines() if line and not line[0].isspace()), "no reason was given")
     causes = re.findall(r"SparkException: (.+)", error)
-    return causes[-1].rstrip(": ") if causes else (error.strip().splitlines() or ["it did not say why"])[0]
+    return causes[-1].rstrip(": ") if causes else (error.strip().splitlines() or ["no reason was given"])[0]

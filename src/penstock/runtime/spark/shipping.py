@@ -1,8 +1,8 @@
-"""The user's code on the executors: the modules an application is written in, zipped and handed to Spark.
+"""Ships the user's code to the executors: the modules of an application, as a zip file.
 
-Modules travel as files and are imported there as they are here. Whatever is installed (`site-packages`, the standard
-library) is expected on the executors too; of Penstock's own needs that is msgspec, numpy and pyarrow, since the package
-itself is shipped to every master that does not run in the driver's own process.
+Modules are shipped as files and imported there as here. Installed packages (`site-packages`, the standard library) are
+expected on the executors: Penstock itself needs msgspec, numpy and pyarrow, and is shipped to every master that does
+not run in the driver's own process.
 """
 
 import ast
@@ -23,7 +23,7 @@ from penstock.api.dataflow import Dataflow
 from penstock.runtime.spark.executors import is_local
 
 _INSTALLED = {"site-packages", "dist-packages"}
-_LEFT_OUT = {"__pycache__"}  # and whatever begins with a dot
+_IGNORED = {"__pycache__"}  # and names that begin with a dot
 _SAME_TIME = (1980, 1, 1, 0, 0, 0)  # of all files in a zip, so that equal code gives an equal zip
 
 
@@ -52,12 +52,12 @@ def modules_of(flow: Dataflow) -> list[ModuleType]:
 
 
 def ship(spark: SparkSession, *modules: ModuleType) -> list[str]:
-    """Make modules of the user's importable on every executor, with all of the user's that they import.
+    """Make modules of the user importable on every executor, with the user's modules that they import.
 
-    Imports are followed as they are written in the source, wherever in it; a module of a package takes the whole
-    package along. `__main__`, be it a script or a notebook, travels with its functions, and only what it imports is
-    shipped. Returns the names of the packages and modules sent, and sends nothing twice. Call it before the first slot
-    is launched: a Python process that has imported a module keeps it, and Spark uses its processes again.
+    All import statements in the source are followed; a module of a package ships the whole package. `__main__`, a
+    script or a notebook, is serialized with its functions, and only what it imports is shipped. Returns the names of
+    the packages and modules sent; nothing is sent twice. Call it before the first slot is launched: a Python process
+    keeps a module that it has imported, and Spark reuses its processes.
     """
     sent = []
     if not is_local(spark):
@@ -78,22 +78,22 @@ def ship(spark: SparkSession, *modules: ModuleType) -> list[str]:
 
 
 def _first(module: ModuleType) -> Iterable[str]:
-    """Return the names to begin with: a module's own, or those that `__main__` imports."""
+    """Return the names to start with: a module's own, or those that `__main__` imports."""
     if module.__name__ != "__main__":
         return [module.__name__.partition(".")[0]]
     if getattr(module, "__file__", None):
         return _imported(Path(str(module.__file__)))
-    # A notebook has no source to read: look at what it holds instead.
+    # A notebook has no source file: use its global names instead.
     held = list(vars(module).values())
     names = [value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None) for value in held]
     return {name.partition(".")[0] for name in names if isinstance(name, str)}
 
 
 def _own_places(name: str) -> list[Path]:
-    """Return the file of a top-level module or the folders of a package, none where it is not the user's."""
+    """Return the file of a top-level module or the folders of a package, none if it is not the user's."""
     if name in sys.stdlib_module_names or name in ("__main__", "penstock"):
         return []
-    # Only folders are looked into: an archive may be one that a session sent before, and gone by now.
+    # Only folders: an archive may be one that an earlier session sent, and removed since.
     folders = [place for place in sys.path if Path(place).is_dir()]
     found = getattr(sys.modules.get(name), "__spec__", None) or PathFinder.find_spec(name, folders)
     if found is None:
@@ -103,10 +103,10 @@ def _own_places(name: str) -> list[Path]:
 
 
 def _imported(file: Path) -> set[str]:
-    """Return the top-level names that a source file imports; those within its own package are not among them."""
+    """Return the top-level names that a source file imports; relative imports apart."""
     try:
         tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError):  # never imported, then, or it would have failed here
+    except (OSError, SyntaxError, ValueError):  # never imported, or it would have failed here
         return set()
     names: set[str] = set()
     for node in ast.walk(tree):
@@ -124,7 +124,7 @@ def _files(place: Path) -> Iterator[Path]:
         return
     for file in sorted(place.rglob("*")):
         inside = file.relative_to(place).parts
-        if file.is_file() and not any(part in _LEFT_OUT or part.startswith(".") for part in inside):
+        if file.is_file() and not any(part in _IGNORED or part.startswith(".") for part in inside):
             yield file
 
 
@@ -143,11 +143,11 @@ def _zipped(places: Iterable[Path]) -> bytes:
 
 
 def _send(spark: SparkSession, archive: bytes) -> None:
-    """Hand a zip to Spark; its name tells its content, since Spark refuses two files of one name in a session."""
+    """Send a zip file to Spark; its name depends on its content, since Spark rejects two files of the same name."""
     name = f"penstock-{hashlib.sha256(archive).hexdigest()[:12]}.zip"
     context = spark.sparkContext
     if any(listed.endswith(name) for listed in context.listFiles):
         return
-    file = Path(context._temp_dir, name)  # the session's own folder: executors that come later fetch it from there
+    file = Path(context._temp_dir, name)  # the session's folder: later executors fetch it from there
     file.write_bytes(archive)
     context.addPyFile(str(file))

@@ -1,4 +1,4 @@
-"""What runs in a slot's Spark task, on the executor: it takes the function apart again and calls it.
+"""The body of a slot's Spark task, on the executor: it unpickles a function and calls it.
 
 Kept small, because every Python process that Spark starts for a slot imports it.
 """
@@ -11,10 +11,10 @@ UNLOADABLE = "the application could not be loaded on the executor"
 
 
 class Slot:
-    """The body of a single-partition job: calls the function that was packed, and yields what kept it from starting.
+    """The body of a single-partition job: calls the packed function, and returns why it could not start.
 
-    A function that cannot be unpacked here never will be, so that ends the job instead of being tried again; what it
-    raises when it runs is a failure of the task, and Spark's to retry.
+    A function that cannot be unpacked ends the job: a retry would fail as well. What it raises when it runs is a
+    failure of the task, which Spark retries.
     """
 
     def __init__(self, packed: bytes, argument: str) -> None:
@@ -23,7 +23,7 @@ class Slot:
 
     def __call__(self, rows: Iterable[bytes]) -> Iterable[str]:
         """Run the slot to its end."""
-        for _ in rows:  # a Python process whose input was left unread is not used again
+        for _ in rows:  # Spark does not reuse a Python process with unread input
             pass
         try:
             main: Callable[[str], None] = pickle.loads(self.packed)  # noqa: S301 - packed by our own driver

@@ -1,27 +1,25 @@
-"""Checkpoints on disk: a folder each, with a file from every worker and a manifest that makes them count.
+"""Checkpoints on disk: one folder each, with a file of every worker and a manifest that makes it complete.
 
     checkpoints/
       000012/
         w0.e3          the states of the tasks of worker w0, saved in epoch 3
         w1.e3
-        manifest.json  written last, as a whole: names, sizes, checksums, positions, placement; without it none counts
-        published      what its sinks had ready has its names
-      journal.json     the last epoch, and where tasks should be
+        manifest.json  written last, atomically: names, sizes, checksums, positions, placement; it completes the rest
+        published      the sinks' files have their final names
+      journal.json     the last epoch, and the desired placement
 
-On disk, a manifest has the names of sinks' files below the run's folder, which is the one that `checkpoints` is in,
-from there on: a run's folder can be moved, and a copy of it leaves the original's files alone. Others are absolute, and
-must be in a folder that a sink of the application declares: whoever can write a manifest must not be able to have files
-moved or removed elsewhere.
+On disk, a manifest has the names of sinks' files relative to the run's folder (the parent of `checkpoints`), if they
+are below it: a run's folder can be moved, and a copy does not touch the original's files. Other names are absolute, and
+must be in a folder that a sink of the application declares: a forged manifest must not move or remove files elsewhere.
 
-A manifest of an earlier version of the format, of another application, or with another number of key groups is refused
-with the reason. One that is damaged is passed over for the one before.
+A manifest of an earlier format, of another application, or with another number of key groups is rejected with the
+reason. A damaged one is skipped for the one before.
 """
 
 import contextlib
 import os
-import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import msgspec
@@ -48,23 +46,23 @@ LINE = b"\n"
 
 
 class UnknownFormat(FileProblem):
-    """A manifest of a version that writes another format: older checkpoints are no way round it."""
+    """A manifest of another format version; older checkpoints are not tried instead."""
 
 
 class Outside(FileProblem):
-    """A manifest that names files outside the run's folder and its sinks' folders: nobody may act on it."""
+    """A manifest that names files outside the run's folder and its sinks' folders: it must not be used."""
 
 
 class TaskState(Wire):
-    """What a checkpoint holds of a task, but for its logic's own state, which comes after it in the file."""
+    """What a checkpoint has of a task, except its logic's state, which follows in the file."""
 
     ended: bool
     counted: int
     timers: tuple[float, ...]  # seconds from the checkpoint
-    ended_inputs: tuple[tuple[int, int], ...]  # channels that nothing comes on any more: stream, source task
-    turns: tuple[int, ...]  # of each out-queue: the lane that is next
+    ended_inputs: tuple[tuple[int, int], ...]  # channels that have ended: stream, source task
+    turns: tuple[int, ...]  # of each out-queue: the next lane
     logic: int  # bytes
-    letters: bytes = b""  # of the sink of tuples that it skips
+    letters: bytes = b""  # state of its dead-letter sink
 
 
 class Saved(msgspec.Struct, frozen=True):
@@ -78,11 +76,11 @@ class Saved(msgspec.Struct, frozen=True):
     ended: bool
     counted: int
     position: str = ""  # of a source, as JSON
-    pending: tuple[Pending, ...] = ()  # files of a sink: the name they have, and the one they get
+    pending: tuple[Pending, ...] = ()  # files of a sink: temporary and final name
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What of an application must be the same for its states to fit it."""
+    """The properties of an application that its states depend on."""
 
     components: dict[str, tuple[str, int]]  # kind and parallelism
     streams: tuple[str, ...]  # label and grouping
@@ -96,14 +94,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     epoch: int
     at: float  # seconds since 1970
-    seconds: float  # that it took
+    seconds: float  # its duration
     version: str  # of Penstock
     key_groups: int = KEY_GROUPS
     shape: Shape
     placement: dict[str, str]  # task -> slot
     files: dict[str, int]  # sizes
     tasks: tuple[Saved, ...]
-    last: bool = False  # all sources have ended: nothing comes after it
+    last: bool = False  # all sources have ended: none follows
 
     @property
     def size(self) -> int:
@@ -116,35 +114,35 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return [pair for task in self.tasks for pair in task.pending]
 
     def kept(self, task: str, number: int) -> StateLocation:
-        """Return where the state of a task is, as workers are told."""
+        """Return where the state of a task is, as workers receive it."""
         saved = next(saved for saved in self.tasks if saved.task == task)
         return StateLocation(number, saved.file, saved.offset, saved.size, saved.checksum, saved.counted)
 
 
 class Journal(msgspec.Struct, frozen=True):
-    """What a driver must know that takes a run over: written before an epoch is used, and when a move has ended."""
+    """What a driver needs that resumes a run: written before an epoch is used, and when a move is committed."""
 
     epoch: int
-    placement: dict[str, str]  # task -> slot: where tasks should be
+    placement: dict[str, str]  # task -> slot: the desired placement
     policy: str = ""
     tuples: TuplePolicies = TuplePolicies()
-    limits: dict[str, float] = {}  # of sources, tuples a second
+    limits: dict[str, float] = {}  # source component -> tuples per second
 
 
 def write_journal(disk: Disk, folder: str, journal: Journal) -> None:
-    """Keep what the next driver must know."""
+    """Write the journal."""
     disk.replace(below(folder, JOURNAL), msgspec.json.encode(journal))
 
 
 def read_journal(disk: Disk, folder: str) -> Journal | None:
-    """Return what the driver before has left; None where there was none."""
+    """Return the journal of the previous driver; None if there is none."""
     path = below(folder, JOURNAL)
     try:
         return _decode_journal(disk.read(path))
     except FileNotFoundError:
         return None
     except Undecodable as error:
-        raise FileProblem(f"{path}: damaged, {error}; it is needed to go on") from None
+        raise FileProblem(f"{path}: damaged, {error}; it is needed to resume") from None
 
 
 def shape_of(flow: Dataflow | Application) -> Shape:
@@ -162,7 +160,7 @@ def folder_of(folder: str, number: int) -> str:
 
 
 def checksum(data: bytes | memoryview, before: int = 0) -> int:
-    """Return what tells a damaged file from a whole one; `before` is that of what comes before the data."""
+    """Return the checksum of data; `before` is that of the data before it."""
     return zlib.crc32(data, before)
 
 
@@ -173,13 +171,13 @@ _decode_manifest: Callable[[bytes], Manifest] = json_decoder(Manifest)
 
 
 def pack(state: TaskState, logic: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
-    """Return a task's part of a file: how long the first part is, the runtime's own state, the logic's."""
+    """Return a task's part of a file: the size of the runtime's state, that state, the logic's state."""
     head = _encode(state)
     return [len(head).to_bytes(4, "big") + head, *logic]
 
 
 def unpack(data: bytes, path: str) -> tuple[TaskState, bytes]:
-    """Take a task's part of a file apart."""
+    """Return the runtime's and the logic's state from a task's part of a file."""
     size = int.from_bytes(data[:4], "big")
     try:
         state = _decode(data[4 : 4 + size])
@@ -189,13 +187,13 @@ def unpack(data: bytes, path: str) -> tuple[TaskState, bytes]:
 
 
 def saved(entry: TaskEntry, name: str, file: str) -> Saved:
-    """Return a task as the manifest has it."""
+    """Return a task's entry in the manifest."""
     figures = (entry.offset, entry.size, entry.checksum, entry.ended, entry.counted)
     return Saved(name, file, *figures, entry.position, entry.pending)
 
 
 def write_manifest(disk: Disk, folder: str, manifest: Manifest) -> None:
-    """Make a checkpoint count."""
+    """Write a manifest, which completes its checkpoint."""
     run = _run_folder(folder)
 
     def shorten(path: str) -> str:
@@ -208,12 +206,12 @@ def write_manifest(disk: Disk, folder: str, manifest: Manifest) -> None:
 
 
 def read_manifest(disk: Disk, folder: str, number: int) -> Manifest:
-    """Read a manifest; raise `FileProblem` where it is damaged or of a format that is not known."""
+    """Read a manifest; raise `FileProblem` if it is damaged or of an unknown format."""
     path = below(folder_of(folder, number), MANIFEST)
     data = disk.read(path)
     text, _, summed = data.rstrip(b"\n").rpartition(b"\n")
     if f"{checksum(text + LINE):08x}".encode() != summed:
-        raise FileProblem(f"{path}: damaged, its checksum does not fit")
+        raise FileProblem(f"{path}: damaged, its checksum does not match")
     try:
         form = decode_json(text, dict).get("format")
         if form != FORMAT:
@@ -222,7 +220,7 @@ def read_manifest(disk: Disk, folder: str, number: int) -> Manifest:
         manifest = _decode_manifest(text)
     except Undecodable as error:
         raise FileProblem(f"{path}: not a manifest, {error}") from None
-    return _renamed(manifest, lambda name: below(_run_folder(folder), name))  # an absolute name stays as it is
+    return _renamed(manifest, lambda name: below(_run_folder(folder), name))  # an absolute name is unchanged
 
 
 def _run_folder(folder: str) -> str:
@@ -240,13 +238,13 @@ def _renamed(manifest: Manifest, rename: Callable[[str], str]) -> Manifest:
 
 
 def numbers(disk: Disk, folder: str) -> list[int]:
-    """Return the checkpoints that have a manifest, the latest first."""
+    """Return the checkpoints that have a manifest, latest first."""
     found = [int(name) for name in disk.listed(folder) if name.isdecimal()]
     return [number for number in sorted(found, reverse=True) if MANIFEST in disk.listed(folder_of(folder, number))]
 
 
 def find_latest(disk: Disk, folder: str, damaged: Sequence[int] = ()) -> tuple[Manifest | None, list[str]]:
-    """Return the latest checkpoint that is whole, and what is wrong with those that were passed over."""
+    """Return the latest whole checkpoint, and the problems of those that were skipped."""
     problems = []
     for number in numbers(disk, folder):
         if number in damaged:
@@ -264,14 +262,14 @@ def find_latest(disk: Disk, folder: str, damaged: Sequence[int] = ()) -> tuple[M
 
 
 def verify(disk: Disk, folder: str, manifest: Manifest) -> None:
-    """Refuse a checkpoint whose files are missing, truncated or damaged."""
+    """Raise `FileProblem` if files of a checkpoint are missing, truncated or damaged."""
     for saved in manifest.tasks:
         path = below(folder_of(folder, manifest.number), saved.file)
         read(disk, path, saved.offset, saved.size, saved.checksum)
 
 
 def read(disk: Disk, path: str, offset: int, size: int, expected: int) -> bytes:
-    """Read a task's part of a file; raise `FileProblem` where it is not what was written."""
+    """Read a task's part of a file; raise `FileProblem` if it is not what was written."""
     try:
         data = disk.read(path, offset, size)
     except FileNotFoundError:
@@ -279,12 +277,12 @@ def read(disk: Disk, path: str, offset: int, size: int, expected: int) -> bytes:
     if len(data) != size:
         raise FileProblem(f"{path}: truncated, {len(data)} of {size} bytes from {offset} are there")
     if checksum(data) != expected:
-        raise FileProblem(f"{path}: damaged, the checksum of {size} bytes from {offset} does not fit")
+        raise FileProblem(f"{path}: damaged, the checksum of {size} bytes from {offset} does not match")
     return data
 
 
 def publish(disk: Disk, folder: str, manifest: Manifest) -> None:
-    """Give the files of a complete checkpoint their names, whether or not some have them, and note that all do."""
+    """Give the files of a complete checkpoint their final names, if they lack them, and record that all have."""
     marker = below(folder_of(folder, manifest.number), PUBLISHED)
     if PUBLISHED in disk.listed(folder_of(folder, manifest.number)):
         return
@@ -301,9 +299,9 @@ def retire(disk: Disk, folder: str, first: int) -> None:
 
 
 def refuse_outside(disk: Disk, folder: str, outputs: Sequence[str]) -> None:
-    """Raise `Outside` when a manifest names a file that is neither below the run's folder nor below one of `outputs`.
+    """Raise `Outside` if a manifest names a file that is neither below the run's folder nor below one of `outputs`.
 
-    Symbolic links count for what they lead to. Manifests that cannot be read are left to others to judge.
+    Symbolic links are resolved. Manifests that cannot be read are ignored here.
     """
     inside = [os.path.realpath(place) for place in (_run_folder(folder), *outputs)]
     for number in numbers(disk, folder):
@@ -319,7 +317,7 @@ def refuse_outside(disk: Disk, folder: str, outputs: Sequence[str]) -> None:
 
 
 def _why_outside(path: str, inside: Sequence[str]) -> str:
-    """Say why a file must not be moved or removed; empty: it may be."""
+    """Return why a file must not be moved or removed; empty: it may be."""
     real = os.path.realpath(path)
     if not any(real.startswith(os.path.join(place, "")) for place in inside):
         return "which is outside the run's folder and its sinks' folders"
@@ -327,20 +325,20 @@ def _why_outside(path: str, inside: Sequence[str]) -> str:
 
 
 def withdraw(disk: Disk, folder: str, last: int, outputs: Sequence[str]) -> None:
-    """Remove all checkpoints after one, and what those that can be read have published and it has not.
+    """Remove all checkpoints after one, and the files that they have published and it has not.
 
-    A sink that has not heard yet that a checkpoint is complete gives its files to the next one, too. `outputs` are the
-    folders of sinks, beside the run's, in which files may be removed.
+    A sink that does not know yet that a checkpoint is complete adds its files to the next one as well. `outputs` are
+    the folders of sinks, besides the run's, in which files may be removed.
     """
     refuse_outside(disk, folder, outputs)
     kept = set(read_manifest(disk, folder, last).pending) if last else set()
-    taken_back: set[Pending] = set()
+    withdrawn: set[Pending] = set()
     for number in numbers(disk, folder):
         if number > last:
             with contextlib.suppress(FileProblem, OSError):
-                taken_back.update(read_manifest(disk, folder, number).pending)
-            forget(disk, folder, number)  # before its files go: what still counts must have them
-    for pair in taken_back - kept:
+                withdrawn.update(read_manifest(disk, folder, number).pending)
+            forget(disk, folder, number)  # before its files: a complete checkpoint must have them
+    for pair in withdrawn - kept:
         for path in pair:
             disk.remove(path)
     for name in disk.listed(folder):
@@ -349,7 +347,7 @@ def withdraw(disk: Disk, folder: str, last: int, outputs: Sequence[str]) -> None
 
 
 def damage(disk: Disk, folder: str, number: int) -> str:
-    """Say what is wrong with a checkpoint; empty where it is whole."""
+    """Return the damage to a checkpoint; empty if it is whole."""
     try:
         verify(disk, folder, read_manifest(disk, folder, number))
     except (FileProblem, FileNotFoundError) as problem:
@@ -358,49 +356,21 @@ def damage(disk: Disk, folder: str, number: int) -> str:
 
 
 def forget(disk: Disk, folder: str, number: int) -> None:
-    """Let a checkpoint count no more."""
+    """Remove a manifest: its checkpoint is no longer complete."""
     disk.remove(below(folder_of(folder, number), MANIFEST))
 
 
 def mismatch(manifest: Manifest, shape: Shape) -> list[str]:
-    """Say in which ways an application differs from the one that a checkpoint was made by."""
+    """Return the differences between an application and that of a checkpoint."""
     before, now = manifest.shape, shape
-    found = [f"component {name!r} is gone" for name in before.components if name not in now.components]
+    found = [f"component {name!r} was removed" for name in before.components if name not in now.components]
     found += [f"component {name!r} is new" for name in now.components if name not in before.components]
     for name, (kind, parallelism) in before.components.items():
         if name in now.components and now.components[name] != (kind, parallelism):
             other, count = now.components[name]
             found.append(f"component {name!r} was {kind} × {parallelism} and is {other} × {count}")
-    found += [f"stream {label} is gone" for label in before.streams if label not in now.streams]
+    found += [f"stream {label} was removed" for label in before.streams if label not in now.streams]
     found += [f"stream {label} is new" for label in now.streams if label not in before.streams]
     if manifest.key_groups != KEY_GROUPS:
-        found.append(f"its keys are in {manifest.key_groups} groups, now there are {KEY_GROUPS}")
+        found.append(f"its keys are in {manifest.key_groups} groups, this version has {KEY_GROUPS}")
     return found
-
-
-def made(
-    flow: Dataflow | Application,
-    run: str,
-    number: int,
-    epoch: int,
-    seconds: float,
-    version: str,
-    placement: Mapping[str, str],
-    files: Mapping[str, int],
-    tasks: Sequence[Saved],
-    last: bool,
-) -> Manifest:
-    """Return the manifest of a checkpoint that has just come to its end."""
-    return Manifest(
-        run=run,
-        number=number,
-        epoch=epoch,
-        at=time.time(),
-        seconds=seconds,
-        version=version,
-        shape=shape_of(flow),
-        placement=dict(placement),
-        files=dict(files),
-        tasks=tuple(tasks),
-        last=last,
-    )

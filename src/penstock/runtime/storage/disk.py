@@ -1,7 +1,7 @@
 """What is written to disk, and when it counts as written.
 
-The worker and the controller do no I/O themselves: they leave *jobs*, which a shell runs in order, off the loop that
-moves tuples, and tell what came of each when it is done. So a simulated disk can be slow, full or torn in a test.
+The worker and the controller do no I/O themselves: they leave *jobs*, which a shell runs in order, outside the loop
+that moves tuples, and whose results it returns to them. So a simulated disk can be slow, full or torn in a test.
 """
 
 import contextlib
@@ -18,40 +18,40 @@ class Disk(Protocol):
     """What jobs do to files. Paths are absolute. A method that fails raises OSError; absence is FileNotFoundError."""
 
     def write(self, path: str, pieces: Sequence[bytes | memoryview]) -> None:
-        """Write a file and its folder, and return when it would outlast a power cut; it may be torn where it fails."""
+        """Write a file and its folder, and sync it; after a failure it may be torn."""
         ...
 
     def replace(self, path: str, data: bytes) -> None:
-        """Write a file so that it is there as a whole, or as it was before."""
+        """Replace a file atomically."""
         ...
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        """Read a part of a file; below 0: to its end."""
+        """Read a part of a file; a negative size: to its end."""
         ...
 
     def publish(self, temporary: str, final: str) -> None:
-        """Give a file its name; one that has it already keeps it."""
+        """Give a file its final name; never replace another file."""
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a folder with all that is in it; what is not there is as good as removed."""
+        """Remove a file, or a folder with its content, if it exists."""
         ...
 
     def listed(self, folder: str) -> list[str]:
-        """Return the names in a folder, in order; none where there is no such folder."""
+        """Return the names in a folder, sorted; none if it does not exist."""
         ...
 
 
 @dataclass
 class Job:
-    """Something for the disk to do, and what follows: `then(result, problem, now)`, in the loop's own thread."""
+    """An action on the disk, and what follows: `then(result, problem, now)`, in the loop's thread."""
 
     about: str
     do: Callable[[Disk], Any]
     then: Callable[[Any, str, float], None]
 
     def run(self, disk: Disk) -> tuple[Any, str]:
-        """Do it; return the result, and what went wrong where something did."""
+        """Run the action; return its result, and the problem if it failed."""
         try:
             return self.do(disk), ""
         except FileProblem as problem:
@@ -74,7 +74,7 @@ class Posix:
             os.fsync(file.fileno())
 
     def replace(self, path: str, data: bytes) -> None:
-        """Write a file beside it, sync it, and let it take the name."""
+        """Write a temporary file, sync it, and rename it."""
         folder, name = os.path.split(path)
         temporary = os.path.join(folder, f"_{name}.{os.getpid()}")
         try:
@@ -85,7 +85,7 @@ class Posix:
                 os.unlink(temporary)
             raise
         _sync_folder(folder)
-        _sync_folder(os.path.dirname(folder))  # which may be new itself
+        _sync_folder(os.path.dirname(folder))  # it may be new as well
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         """Read a part of a file."""
@@ -94,7 +94,7 @@ class Posix:
             return file.read(size)
 
     def publish(self, temporary: str, final: str) -> None:
-        """Give a file its name by a link, which never replaces another file; then let go of the old name."""
+        """Give a file its final name by a link, which never replaces another file; then remove the old name."""
         try:
             os.link(temporary, final)
         except FileNotFoundError:
@@ -128,7 +128,7 @@ class Posix:
 
 
 def _rename(temporary: str, final: str) -> None:
-    """Give a file its name where it has not got it yet, and no other has."""
+    """Rename a file, unless it has been renamed or another file has the name."""
     if not os.path.exists(final):
         os.rename(temporary, final)
     elif os.path.exists(temporary):

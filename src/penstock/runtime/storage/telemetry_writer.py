@@ -1,4 +1,4 @@
-"""Writes telemetry records to Parquet files, off the loop: each file appears whole or not at all."""
+"""Writes telemetry records to Parquet files, in a side thread: each file appears atomically."""
 
 import os
 import threading
@@ -10,29 +10,29 @@ import msgspec
 
 from penstock.model.telemetry import Record, arrow_schema
 
-EVERY_S = 2.0
+INTERVAL_S = 2.0
 ROWS = 20_000
-WAITING = 200_000  # records that wait to be written; more are lost
+MAX_WAITING = 200_000  # records in memory; further ones are lost
 
 
 class Recorder:
-    """Collects records and writes a file every few seconds, in a thread of its own.
+    """Collects records and writes a file every few seconds, in a side thread.
 
-    What cannot be written, or comes faster than it can be, is counted in `lost`; `problem` tells of it when it begins,
-    and at the end of how much came too fast. The application goes on.
+    Records that cannot be written, or come faster than they can be written, are counted in `lost`. `problem` reports
+    the first loss of each kind, and at the end how many records came too fast. The application continues.
     """
 
-    def __init__(self, folder: str, name: str, every_s: float = EVERY_S, umask: int | None = None) -> None:
+    def __init__(self, folder: str, name: str, every_s: float = INTERVAL_S, umask: int | None = None) -> None:
         self.problem = ""
         self.lost = 0
         self._folder = Path(folder)
         self._name = name.replace("/", ".")
         self._every = every_s
-        self._umask = umask  # of its files; None: the process's own
+        self._umask = umask  # of its files; None: that of the process
         self._records: list[Record] = []
         self._files = 0
-        self._unwritten = False  # whether a file could not be
-        self._refused = 0  # of the lost ones, those that came too fast
+        self._failed = False  # a file could not be written
+        self._rejected = 0  # lost records that came too fast
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = False
@@ -42,10 +42,10 @@ class Recorder:
     def add(self, records: list[Record]) -> None:
         """Take records; returns at once."""
         with self._lock:
-            room = max(WAITING - len(self._records), 0)
+            room = max(MAX_WAITING - len(self._records), 0)
             self._records += records[:room]
             if len(records) > room:
-                self._refuse(len(records) - room)
+                self._reject(len(records) - room)
             many = len(self._records) >= ROWS
         if many:
             self._wake.set()
@@ -55,16 +55,18 @@ class Recorder:
         self._closing = True
         self._wake.set()
         self._thread.join(within_s)
-        if self._refused:
-            self._tell(f"{self._refused} records in all were lost, they came faster than they could be written")
+        if self._rejected:
+            self._add_problem(
+                f"{self._rejected} records were lost in total, they came faster than they could be written"
+            )
 
-    def _refuse(self, count: int) -> None:
-        if not self._refused:
-            self._tell("records are lost, they come faster than they can be written")
-        self._refused += count
+    def _reject(self, count: int) -> None:
+        if not self._rejected:
+            self._add_problem("records are lost, they come faster than they can be written")
+        self._rejected += count
         self.lost += count
 
-    def _tell(self, problem: str) -> None:
+    def _add_problem(self, problem: str) -> None:
         self.problem = f"{self.problem}; {problem}" if self.problem else f"telemetry: {problem}"
 
     def _run(self) -> None:
@@ -90,12 +92,12 @@ class Recorder:
                 temporary.chmod(0o666 & ~self._umask)
             os.replace(temporary, final)
             self._files += 1
-        except Exception as error:  # of whatever kind: what comes after it may be written again
+        except Exception as error:  # of any kind: later files may succeed
             reason = " ".join((getattr(error, "strerror", None) or str(error)).split())
             with self._lock:
-                if not self._unwritten:
-                    self._tell(f"records are lost, {final} cannot be written: {reason}")
-                self._unwritten = True
+                if not self._failed:
+                    self._add_problem(f"records are lost, {final} cannot be written: {reason}")
+                self._failed = True
                 self.lost += len(records)
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Runs storage jobs one after another, in a thread of its own, and keeps what came of them for the loop to hear."""
+"""Runs storage jobs in order, in a side thread, and keeps their results for the loop."""
 
 import threading
 import time
@@ -10,10 +10,10 @@ from penstock.runtime.storage.disk import Disk, Job, Posix
 
 
 class Writer:
-    """The storage thread of a worker or of the driver; it begins with the first job.
+    """The storage thread of a worker or of the driver; it starts with the first job.
 
-    `wake` is called, in that thread, when a job is done; `conclude` then has to be called by the loop. A job that fails
-    by a defect, not by the disk, is told of as any other, or raises there where `strict` is true.
+    It calls `wake` when a job is done; the loop then calls `conclude`. A job that fails by a defect, not by the disk,
+    is reported like any other; if `strict`, `conclude` raises its exception.
     """
 
     def __init__(self, wake: Callable[[], None], disk: Disk | None = None, strict: bool = False) -> None:
@@ -23,20 +23,20 @@ class Writer:
         self._jobs: deque[Job] = deque()
         self._done: deque[tuple[Job, Any, str]] = deque()
         self._defect: Exception | None = None
-        self._left = 0  # jobs of which the loop has not heard yet
+        self._unfinished = 0  # jobs whose results the loop does not have yet
         self._changed = threading.Condition()
         self._closed = False
         self._thread: threading.Thread | None = None
 
     @property
     def idle(self) -> bool:
-        """Whether the loop has heard of all jobs."""
-        return self._left == 0
+        """Whether the loop has the results of all jobs."""
+        return self._unfinished == 0
 
     def add(self, jobs: Iterable[Job]) -> None:
-        """Do some more, after those before; returns at once."""
+        """Add jobs after the earlier ones; returns at once."""
         added = list(jobs)
-        self._left += len(added)
+        self._unfinished += len(added)
         with self._changed:
             self._jobs.extend(added)
             self._changed.notify()
@@ -45,16 +45,16 @@ class Writer:
             self._thread.start()
 
     def conclude(self) -> None:
-        """Tell what came of the jobs that are done, in the thread that calls this."""
+        """Call `then` of the jobs that are done, in the calling thread."""
         if self._strict and self._defect is not None:
             raise self._defect
         while self._done:
             job, result, problem = self._done.popleft()
-            self._left -= 1
+            self._unfinished -= 1
             job.then(result, problem, time.monotonic())
 
     def close(self, within_s: float = 2.0) -> None:
-        """Begin no other job, and wait a while for the one under way."""
+        """Start no further job, and wait up to `within_s` for the one in progress."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -65,7 +65,7 @@ class Writer:
         while (job := self._next()) is not None:
             try:
                 result, problem = job.run(self._disk)
-            except Exception as error:  # a defect: whoever waits for the job has to hear of it
+            except Exception as error:  # a defect: those who wait for the job must learn of it
                 self._defect = error
                 result, problem = None, f"{job.about}: {type(error).__name__}: {error}"
             self._done.append((job, result, problem))

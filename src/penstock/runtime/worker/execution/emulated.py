@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.model.cluster import Machine
-from penstock.runtime.emulation import ServiceTimes, SharedCpu, Truth, VirtualCpu
-from penstock.runtime.emulation.shared_memory import Commons, Displaced
+from penstock.runtime.emulation import Fidelity, ServiceTimes, SharedCpu, VirtualCpu
+from penstock.runtime.emulation.shared_memory import Displaced, SharedValues
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol.frames import Mark
 from penstock.runtime.worker.execution.emulated_network import EmulatedNetwork, Emulation, EventQueue
@@ -67,7 +67,7 @@ class Emulated:
         self._events = EventQueue(clock())
         self._machine = emulation.cluster.machines[emulation.cluster.machine_index[emulation.machine]]
         self._slots = {f"{self._machine.name}/{number}": number for number in range(self._machine.slots)}
-        self._shared: Commons | None = None  # None: the processor is this run's own
+        self._shared: SharedValues | None = None  # None: the processor is this run's own
         self._cpu = self._processor(self._machine)
         self._network = network = EmulatedNetwork(emulation, layout, directory, self._events)
         self.carry, self.receive = network.carry, network.receive
@@ -77,14 +77,14 @@ class Emulated:
         # Tuples of sources that wait for their slot: with their dues, and the earliest times to emit them.
         self._polled: dict[int, deque[tuple[Any, float, float]]] = {}
         self._used = self._cpu.used(self._events.time)  # other runs may have used some
-        self._fidelity = Truth(self._machine.name, os.cpu_count() or 1, 0.0)
+        self._fidelity = Fidelity(self._machine.name, os.cpu_count() or 1, 0.0)
 
     def _processor(self, machine: Machine) -> VirtualCpu[Job]:
         figures = (machine.cores, machine.speed, machine.slots)
         if not self._emulation.share:
             return VirtualCpu(*figures)
         shared: SharedCpu[Job] = SharedCpu(Path(self._emulation.share), machine.name, self._emulation.role, *figures)
-        self._shared = shared.commons
+        self._shared = shared.shared
         return shared
 
     def connect(self, handlers: Handlers) -> None:
@@ -131,7 +131,7 @@ class Emulated:
                 return False
             if (clock := self._clock()) >= deadline:
                 break
-            self._fidelity.late(max(0.0, clock - at))
+            self._fidelity.record_lag(max(0.0, clock - at))
             if scheduled <= complete:
                 events.handle_next()
             elif (done := self._cpu.complete_by(now)) is not None:  # else other runs have delayed it

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from penstock.model.cluster import Cluster
 from penstock.runtime.emulation import SharedLink, VirtualLink, VirtualNetwork
-from penstock.runtime.emulation.shared_memory import Commons
+from penstock.runtime.emulation.shared_memory import SharedValues
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol.controller_messages import Route
 from penstock.runtime.protocol.frames import Data, Envelope, Marker, State
@@ -69,14 +69,14 @@ class EmulatedNetwork:
         self._directory = directory
         self._events = events
         self._handlers: Handlers
-        self._shared: list[Commons] = []
+        self._shared: list[SharedValues] = []
         make = self._shared_link if emulation.share else None
         self._network = VirtualNetwork(emulation.cluster, emulation.machine, {}, make)
 
     def _shared_link(self, label: str, bandwidth_mbps: float | None, latency_ms: float) -> VirtualLink:
         """Make a link that several runs share."""
         link = SharedLink(Path(self._emulation.share), label, self._emulation.role, bandwidth_mbps, latency_ms)
-        self._shared.append(link.commons)
+        self._shared.append(link.shared)
         return link
 
     def connect(self, handlers: Handlers) -> None:
@@ -85,8 +85,8 @@ class EmulatedNetwork:
 
     def close(self) -> None:
         """Leave shared links to the other runs."""
-        for commons in self._shared:
-            commons.close()
+        for shared in self._shared:
+            shared.close()
 
     def reroute(self, routes: tuple[Route, ...]) -> None:
         """Send over the links of another plan from now on."""
@@ -99,7 +99,7 @@ class EmulatedNetwork:
     def carry(self, frame: Envelope, source_slot: str, target_slot: str, worker: int) -> None:
         """Send a frame over the virtual links to a task's slot."""
         stream = "" if isinstance(frame, State) else self._layout.streams[frame.stream].label
-        path = self._network.way(stream, source_slot, target_slot)
+        path = self._network.path(stream, source_slot, target_slot)
         self._cross(frame, path.links, self._events.time, worker, path.latency)
 
     def receive(self, frame: Envelope, size: int) -> None:
