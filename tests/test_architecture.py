@@ -1,4 +1,4 @@
-"""The walk of a tuple that ARCHITECTURE.md describes is the one that the code takes."""
+"""ARCHITECTURE.md is true: its paths exist, and the walk of a tuple is the one that the code takes."""
 
 import re
 from pathlib import Path
@@ -36,3 +36,13 @@ def test_every_function_on_the_walk_is_where_the_walk_says() -> None:
         for cls, function in name:
             homes = [text for text in sources.values() if f"class {cls}" in text]
             assert any(f"def {function}(" in text for text in homes), (cls, function)
+
+
+def test_every_path_in_the_architecture_exists() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    source = ROOT / "src" / "penstock"
+    bases = [ROOT, source, source / "runtime", source / "runtime" / "worker", source / "runtime" / "controller"]
+    named = {each for each in re.findall(r"`([\w./<>*]+)`", text) if "/" in each or each.endswith((".py", ".md"))}
+    assert len(named) > 30
+    missing = [each for each in sorted(named) if not any((base / each).exists() for base in bases) and "<" not in each]
+    assert missing == []
