@@ -12,7 +12,7 @@ BUG ?=
 SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast check simulate-faults soak bench format lock clean setup java
+.PHONY: help run docs test test-fast check simulate-faults soak bench format lock clean setup java
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ check: $(READY) ## Check style, types and who imports whom
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo
 	@echo "style, types and imports are fine"
+
+docs: $(READY) ## Build the documentation into site/; start with site/index.html
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 simulate-faults: $(READY) ## Run N schedules of faults on a simulated cluster, from SEED on, with a BUG where one is named
 	@$(BIN)/python -m penstock.testing.schedules --schedules $(N) --seed $(SEED) $(if $(BUG),--bug $(BUG))

@@ -1,0 +1,17 @@
+"""Links in pages that are read in the repository lead to files and headings; links of the site are checked there."""
+
+import pytest
+
+from tests import ROOT
+from tests.docs.markdown import PAGES, ROOT_PAGES, anchors, links
+
+READ_IN_PLACE = [page for page in PAGES if page in ROOT_PAGES or page.startswith("papers/")]
+
+
+@pytest.mark.parametrize("page", READ_IN_PLACE)
+def test_links_lead_to_files_and_headings(page: str) -> None:
+    for link in links(page):
+        target, _, anchor = link.partition("#")
+        file = (ROOT / page).parent / target if target else ROOT / page
+        assert file.exists(), link
+        assert not anchor or anchor in anchors(file), link
