@@ -12,7 +12,7 @@ import pytest
 import penstock as ps
 from penstock import testing
 from penstock.pipeline.session import session
-from penstock.runtime.emulation import Truth
+from penstock.runtime.emulation import Fidelity
 from tests import ROOT
 from tests.conftest import Ran
 from tests.docs.markdown import blocks, output_of, text_of
@@ -113,10 +113,10 @@ def test_the_runs_of_the_guides_run_on_spark(
 
 
 def test_the_warning_of_the_page_on_emulation_is_the_one_that_is_printed() -> None:
-    truth = Truth("m0", host_cores=2)
+    fidelity = Fidelity("m0", host_cores=2)
     for _ in range(200):
-        truth.late(7.1e-3)
-    given = truth.verdict()
+        fidelity.record_lag(7.1e-3)
+    given = fidelity.verdict()
     assert given is not None
     page = text_of("docs/explanations/emulation.md")
     shown = next(line for line in page.splitlines() if line.startswith("emulation: "))
