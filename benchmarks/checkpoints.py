@@ -24,6 +24,7 @@ import numpy as np
 import penstock as ps
 from benchmarks.streaming.penstock import measure
 from penstock.pipeline.session import session
+from penstock.runtime.config import Checkpointing, Execution, RunConfig, Telemetry
 from penstock.runtime.run import Run
 from penstock.runtime.spark.executors import embedded_master, spark_settings
 from penstock.startup.start import start
@@ -171,7 +172,12 @@ def _sentence(number: int) -> str:
 
 
 def _running(flow: ps.Dataflow, folder: str, checkpoint_s: float) -> Run:
-    return start(flow, slots=WORKERS, runs=folder, telemetry=False, sample_tps=0.0, checkpoint_s=checkpoint_s)
+    config = RunConfig(
+        execution=Execution(slots=WORKERS),
+        checkpointing=Checkpointing(interval_s=checkpoint_s),
+        telemetry=Telemetry(enabled=False, sample_tps=0.0),
+    )
+    return start(flow, config=config, runs=folder)
 
 
 def _checkpoint(run: Run) -> int:

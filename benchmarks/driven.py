@@ -11,7 +11,9 @@ from pathlib import Path
 import penstock as ps
 from benchmarks.counted import counted
 from penstock.model.errors import PenstockError
+from penstock.runtime.config import Checkpointing, Execution, Recovery, RunConfig
 from penstock.runtime.storage.run_folder import RunInfo, load
+from penstock.startup.callbacks import StartCallbacks
 
 ROOT = Path(__file__).parents[1]
 
@@ -46,10 +48,15 @@ def main() -> None:
     asked = parser.parse_args()
     flow = counted(asked.count, asked.rate)
     if asked.resume:
-        run = ps.run(flow, resume=asked.resume, runs=asked.runs, tell=print)
+        run = ps.run(flow, resume=asked.resume, runs=asked.runs, callbacks=StartCallbacks(notify=print))
     else:
         many = 10_000  # recoveries: faults are injected
-        run = ps.run(flow, slots=asked.slots, runs=asked.runs, checkpoint_s=asked.checkpoint, restarts=many)
+        config = RunConfig(
+            execution=Execution(slots=asked.slots),
+            checkpointing=Checkpointing(interval_s=asked.checkpoint),
+            recovery=Recovery(max_restarts=many),
+        )
+        run = ps.run(flow, config=config, runs=asked.runs)
     run.wait()
     if problem := run.status().error:
         sys.exit(problem)

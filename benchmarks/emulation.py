@@ -16,6 +16,7 @@ import pandas as pd
 
 import penstock as ps
 from penstock.model.topology import Distribution
+from penstock.runtime.config import FlowControl, RunConfig, Telemetry
 from penstock.startup.start import start
 
 LOADS = {0.5: 20.0, 0.8: 40.0, 0.9: 120.0}
@@ -69,8 +70,10 @@ def measure(setup: Setup, load: float, seconds: float) -> pd.DataFrame:
             emulate=cluster,
             policy="round-robin",
             runs=folder,
-            sample_tps=-1.0,
-            window=1 if setup.servers > 1 else None,
+            config=RunConfig(
+                flow_control=FlowControl(window=1) if setup.servers > 1 else FlowControl(),
+                telemetry=Telemetry(sample_tps=-1.0),
+            ),
         )
         run.wait(seconds + WARM_UP_S)
         run.drain()

@@ -13,6 +13,8 @@ from threading import Event, Lock
 from types import ModuleType
 from typing import Any
 
+import msgspec
+
 from penstock.api.contracts import Sink, Source
 from penstock.api.dataflow import Dataflow
 from penstock.model.cluster import Cluster, Machine
@@ -22,9 +24,11 @@ from penstock.model.plan import Plan
 from penstock.model.status import ComponentStatus, Latency, MachineStatus, PilotStatus, Status
 from penstock.model.tuples import TuplePolicies
 from penstock.policies.streams import changed
+from penstock.runtime.config import Changes, RunConfig
 from penstock.runtime.control_socket import ControlServer
 from penstock.runtime.handle import LogLine, Outcome
-from penstock.runtime.storage.run_folder import LogFile, RunInfo, create
+from penstock.runtime.storage.run_folder import LogFile, RunInfo, create, keep
+from tests.settings import config
 
 
 class FakeSource(Source[int]):
@@ -196,8 +200,12 @@ class Served:
     def __init__(
         self, runs: Path, *, application: str = "fake", telemetry: Path | None = None, drains: bool = True
     ) -> None:
-        settings: dict[str, Any] = {"master": "local[4]", "emulated": "trio", "policy": "round-robin"}
-        info = create(application, runs, telemetry=telemetry, **settings)
+        folder = None if telemetry is None else str(telemetry)
+        info = create(
+            application, runs, config=config(master="local[4]", folder=folder), emulated="trio", policy="round-robin"
+        )
+        info = msgspec.structs.replace(info, config=None)  # it cannot be resumed
+        keep(info)
         self.handle = FakeHandle(info, drains=drains)
         self._log = LogFile(info)
         self.handle.on_log(self._log)
@@ -217,15 +225,16 @@ class Served:
         self._log.close()
 
 
-def start(flow: Dataflow, *, runs: Path = Path("runs"), telemetry: Path | None = None, **settings: Any) -> FakeHandle:
+def start(flow: Dataflow, *, config: Changes, runs: Path = Path("runs"), **arguments: Any) -> FakeHandle:
     """Start a fake run in place of a real one."""
+    folder = RunConfig().changed(config).telemetry.folder
+    telemetry = None if folder is None else Path(folder)
     served = Served(runs, application=flow.name, telemetry=telemetry, drains=os.environ.get("FAKE_DRAIN") != "never")
     handle = served.handle
     handle.application = flow.application
     STARTED.append(served)
-    SETTINGS.append(settings)
-    if progress := settings.get("progress"):
-        progress("starting nothing at all")
+    SETTINGS.append({"config": config, **arguments})
+    arguments["callbacks"].progress("starting nothing at all")
     if os.environ.get("FAKE_FAILS"):
         handle.fail("split[2]: ValueError: no number; tuple 'x'")
     elif seconds := os.environ.get("FAKE_ENDS"):

@@ -13,8 +13,9 @@ from penstock.runtime.layout import Layout
 from penstock.runtime.storage import checkpoints
 from penstock.runtime.storage.checkpoints import Journal, Manifest, Saved, TaskState
 from penstock.runtime.storage.disk import Posix
-from penstock.runtime.storage.run_folder import Given, RunInfo, Setup, create
+from penstock.runtime.storage.run_folder import RunInfo, create
 from tests.runtime.words import words
+from tests.settings import config
 
 DISK = Posix()
 STATE = {"count[0]": {"the": 7, "a": 3}, "lines[0]": {"count": 40}}
@@ -22,8 +23,8 @@ STATE = {"count[0]": {"the": 7, "a": 3}, "lines[0]": {"count": 40}}
 
 def kept_run(runs: Path, flow: ps.Dataflow | None = None, **settings: Any) -> RunInfo:
     """Return a run that was started and has no checkpoint yet."""
-    settings = {"given": Given(text="tests.runtime.words:words", rate=10.0), **settings}
-    return create((flow or words()).name, runs, policy="round-robin", setup=Setup(**settings))
+    settings = {"app": "tests.runtime.words:words", "rate_tps": 10.0, **settings}
+    return create((flow or words()).name, runs, policy="round-robin", config=config(**settings))
 
 
 def place(info: RunInfo) -> str:

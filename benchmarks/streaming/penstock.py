@@ -12,6 +12,7 @@ from typing import Any
 import penstock as ps
 from benchmarks.streaming.work import Measured, Recorder, Schedule, load, now, paced, unpaced
 from penstock.model.plan import digest
+from penstock.runtime.config import Checkpointing, Execution, RunConfig, Telemetry
 from penstock.startup.start import start
 
 BATCH = 1_000
@@ -121,11 +122,12 @@ def measure(
         run = start(
             flow,
             plan=_plan(flow, workers),
-            slots=workers,
+            config=RunConfig(
+                execution=Execution(slots=workers),
+                checkpointing=Checkpointing(interval_s=checkpoint_s),
+                telemetry=Telemetry(enabled=bool(sample), sample_tps=-1.0 if sample < 0 else sample),
+            ),
             runs=folder,
-            telemetry=None if sample else False,
-            sample_tps=sample,
-            checkpoint_s=checkpoint_s,
         )
         run.wait()
         if error := run.status().error:

@@ -27,6 +27,7 @@ from penstock.runtime.spark.executors import embedded_master, spark_settings
 from penstock.runtime.storage.run_folder import load
 from tests.conftest import Ran
 from tests.runtime.words import last_counts, truth, words
+from tests.settings import changes
 
 pytestmark = pytest.mark.spark
 
@@ -59,7 +60,7 @@ def test_moves_the_tasks_of_a_run_to_a_better_placement_and_tells_of_it(
     tasks = [f"{c.name}[{n}]" for c in flow.application.components for n in range(c.parallelism)]
     bad = {task: TO_AND_FRO[task.partition("[")[0]] for task in tasks}  # every tuple crosses the network three times
     plan = plan_of(flow.application, FAR, bad, policy="to-and-fro", objective="delay", seed=0)
-    run = ps.run(flow, emulate=FAR, plan=plan, runs=tmp_path / "runs", sample_tps=-1)
+    run = ps.run(flow, emulate=FAR, plan=plan, runs=tmp_path / "runs", config=changes(sample_tps=-1.0))
     try:
         pilot = attach(run, "local-search", guard=Guard(interval_s=0.5, cool_down_s=2.0))
         assert run.status().autopilot.startswith("local-search, ")
@@ -118,7 +119,7 @@ def test_a_bad_change_is_taken_back_and_a_failure_makes_a_measurement_void(tmp_p
         steps = [Step(task, inputs.placement[task], slot) for task, slot in goes.items()]
         return Proposal(moves=steps, weights=[0.0], gain=0.9)  # which holds nobody up, however long it takes here
 
-    run = ps.run(flow, emulate=FAR, plan=plan, runs=tmp_path / "runs", sample_tps=-1)
+    run = ps.run(flow, emulate=FAR, plan=plan, runs=tmp_path / "runs", config=changes(sample_tps=-1.0))
     try:
         guard = Guard(interval_s=0.5, cool_down_s=0.5)
         plant = Failing(run)

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.app_spec import Told, find_resumed
+from penstock.cli.app_spec import find_target, flow_of, portable
 from penstock.cli.flows import arrival_process, find_flow, flow_names
 from penstock.cli.inputs import application, chosen_parameters
 from penstock.model.errors import InvalidInput, PenstockError, UnknownName
 from penstock.model.topology import Application
-from penstock.runtime.storage.run_folder import Setup, create
+from penstock.runtime.config import AppSpec, RunConfig
+from penstock.runtime.storage.run_folder import create
 from penstock.workloads.arrivals import Poisson, Replay
 
 MODULE = """
@@ -231,15 +232,15 @@ def test_a_recording_is_looked_at_and_found_from_everywhere(module: Path) -> Non
 @pytest.mark.parametrize("text", ["my_flows.py", "./my_flows:typed", "my_flows.py:typed:size=4"])
 def test_a_run_keeps_where_its_code_is_and_its_parameters(module: Path, text: str) -> None:
     named = text.partition(":")[2]
-    given = Told(text, parameters={"size": "3"}).given()
-    assert given.text == f"{module / 'my_flows.py'}{f':{named}' if named else ''}"
-    assert given.parameters == {"size": "3"}
-    assert Told("my_flows:typed").given().text == "my_flows:typed"
+    spec = portable(AppSpec(app=text, parameters={"size": "3"}))
+    assert spec.app == f"{module / 'my_flows.py'}{f':{named}' if named else ''}"
+    assert spec.parameters == {"size": "3"}
+    assert portable(AppSpec(app="my_flows:typed")).app == "my_flows:typed"
 
 
 def test_a_run_that_is_resumed_has_the_parameters_that_it_was_started_with(module: Path) -> None:
-    given = Told("./my_flows:typed", parameters={"size": "3", "label": "a"}).given()
-    info = create("mine", module / "runs", setup=Setup(given=given))
-    found = find_resumed(Told(None, parameters={"label": "b"}), info.run, module / "runs")
-    flow: Any = found.told.flow()
+    spec = portable(AppSpec(app="./my_flows:typed", parameters={"size": "3", "label": "a"}))
+    info = create("mine", module / "runs", config=RunConfig(application=spec))
+    found = find_target({"application": {"parameters": {"label": "b"}}}, info.run, module / "runs")
+    flow: Any = flow_of(found.spec)
     assert flow.seen == [3, 0.5, [], None, False, "b"]

@@ -13,10 +13,12 @@ import penstock as ps
 from penstock.cli.run_view import goes_on
 from penstock.model.files import load_cluster, save
 from penstock.planning.planner import Planner
-from penstock.runtime.storage.run_folder import Given, RunLock, Setup, create, latest, load
+from penstock.runtime.config import RunConfig
+from penstock.runtime.storage.run_folder import RunLock, create, latest, load
 from tests import ROOT, fake_run
 from tests.conftest import Ran
 from tests.kept_run import keep_checkpoint, kept_run
+from tests.settings import config
 
 Penstock = Callable[..., Ran]
 FLOW = "tests.fake_run:flow"
@@ -74,17 +76,15 @@ def test_what_was_asked_reaches_the_run(
         "--protect-frames", "--umask", "027", "--restarts", 3, "--restart-window", 60,
     )  # fmt: skip
     assert ran.code == 0, ran.err
-    (settings,) = fake_run.SETTINGS
-    assert (settings.pop("restarts"), settings.pop("restart_window_s")) == (3, 60.0)
-    assert settings.pop("progress") is not None
-    assert settings.pop("tell") is not None
-    assert settings == {
-        "master": "local[3]", "emulate": load_cluster(trio), "policy": "r-storm", "plan": None, "sample_tps": 50.0,
-        "in_flight": 100, "seed": 7, "objective": "delay", "listen": "127.0.0.1:4040", "checkpoint_s": 0.5,
-        "guarantee": "any", "resume": None, "given": Given(text=FLOW, rate=4.0, directory=os.getcwd()),
-        "routing": ["potus", "in->split=least-loaded"], "sending": "random", "slot_ms": 2.0,
-        "protect_frames": True, "umask": 0o027,
-    }  # fmt: skip
+    (arguments,) = fake_run.SETTINGS
+    assert arguments.pop("callbacks") is not None
+    assert RunConfig().changed(arguments.pop("config")) == config(
+        app=FLOW, rate_tps=4.0, directory=os.getcwd(), master="local[3]", emulate=str(trio), seed=7,
+        listen="127.0.0.1:4040", umask=0o027, protect_frames=True, policy="r-storm", objective="delay", interval_s=0.5,
+        max_restarts=3, restart_window_s=60.0, in_flight=100, folder=str(tmp_path / "t"), sample_tps=50.0,
+        routing="potus", streams={"in->split": "least-loaded"}, sending="random", slot_ms=2.0,
+    )  # fmt: skip
+    assert arguments == {"plan": None, "policy": "r-storm", "resume": None}
     assert started[0].info.telemetry_path == tmp_path / "t"
 
 
@@ -118,9 +118,9 @@ def test_a_plan_takes_the_place_of_a_policy(
     [
         (["--duration", "0"], "duration: expected a number > 0, got 0; choose another --duration"),
         (["--duration", "nan"], "duration: expected a number > 0, got nan"),
-        (["--rate", "-3"], "rate: expected a number > 0, got -3"),
-        (["--sample", "some"], "sample: expected a number ≥ 0, all or none, got 'some'; choose another --sample"),
-        (["--in-flight", "0"], "--in-flight: expected a number > 0, got 0; choose another --in-flight"),
+        (["--rate", "-3"], "--rate: expected a number > 0, got -3"),
+        (["--sample", "some"], "--sample: expected a number, all or none, got 'some'; default: 20 tuples/s"),
+        (["--in-flight", "0"], "--in-flight: expected a whole number ≥ 1, got 0; leave it out for the default"),
         (["--policy", "fish"], "policy: no policy is named 'fish'; there are"),
         (["--policy", "heft:fins=2"], "policy.heft: no parameter is named 'fins'"),
         (["--emulate", "fish"], "cluster: nothing is named 'fish'; did you mean jellyfish?"),
@@ -136,8 +136,7 @@ def test_a_plan_takes_the_place_of_a_policy(
         (["--arrivals", "fish:rate=2"], "arrivals: nothing is named 'fish'"),
         (["--arrivals", "poisson"], "arrivals.poisson.rate: missing; add rate=VALUE"),
         (["--arrivals", "poisson:rate=2"], f"arrivals: {FLOW} takes no --arrivals"),
-        (["--checkpoint-every", "0"], "--checkpoint-every: expected seconds ≥ 0.1 or none, got '0'; choose another"),
-        (["--checkpoint-every", "often"], "--checkpoint-every: expected seconds ≥ 0.1 or none, got 'often'"),
+        (["--checkpoint-every", "often"], "--checkpoint-every: expected a number or none, got 'often'; default: 5 s"),
     ],
 )
 def test_a_mistake_is_one_line_and_starts_nothing(
@@ -170,12 +169,12 @@ def unsure() -> ps.Dataflow:
     return flow
 
 
-@pytest.mark.parametrize(("given", "seconds"), [("2.5", 2.5), ("none", 0.0)])
+@pytest.mark.parametrize(("text", "seconds"), [("2.5", 2.5), ("none", 0.0), ("0", 0.0)])
 def test_checkpoints_are_as_often_as_asked(
-    penstock: Penstock, started: list[fake_run.Served], tmp_path: Path, given: str, seconds: float
+    penstock: Penstock, started: list[fake_run.Served], tmp_path: Path, text: str, seconds: float
 ) -> None:
-    assert penstock("run", FLOW, "--runs", tmp_path, "--checkpoint-every", given).code == 0
-    assert fake_run.SETTINGS[0]["checkpoint_s"] == seconds
+    assert penstock("run", FLOW, "--runs", tmp_path, "--checkpoint-every", text).code == 0
+    assert RunConfig().changed(fake_run.SETTINGS[0]["config"]).checkpointing.interval_s == seconds
 
 
 def test_the_guarantee_is_told_at_the_start(penstock: Penstock, started: list[fake_run.Served], tmp_path: Path) -> None:
@@ -285,8 +284,13 @@ def test_a_polite_kill_drains_too(tmp_path: Path) -> None:
 
 def stopped(runs: Path, **settings: Any) -> Path:
     """Make the folder of a run that can be resumed."""
-    given = Given(text=FLOW, rate=4.0, directory=os.getcwd())
-    return create("fake", runs, setup=Setup(**{"given": given, "seed": 7, **settings})).path
+    settings = {"app": FLOW, "rate_tps": 4.0, "directory": os.getcwd(), "seed": 7, **settings}
+    return create("fake", runs, config=config(**settings)).path
+
+
+def started_by_a_program(runs: Path) -> Path:
+    """Make the folder of a run that can be resumed, whose application has no name on the command line."""
+    return create("fake", runs, config=config(seed=7)).path
 
 
 def test_a_resumed_run_is_what_it_was_but_for_what_is_said(
@@ -295,14 +299,16 @@ def test_a_resumed_run_is_what_it_was_but_for_what_is_said(
     folder = stopped(tmp_path / "runs")
     ran = penstock("run", "--resume", folder.name, "--runs", tmp_path / "runs", "--policy", "heft")
     assert ran.code == 0, ran.err
-    (settings,) = fake_run.SETTINGS
-    assert (settings["resume"], settings["policy"], settings["given"].text) == (folder, "heft", FLOW)
-    assert settings["given"].rate == 4.0
-    assert (settings["seed"], settings["objective"], settings["sample_tps"]) == (None, None, None)  # as they were
-    assert "emulate" not in settings
+    (arguments,) = fake_run.SETTINGS
+    assert (arguments["resume"], arguments["policy"]) == (folder, "heft")
+    application = arguments["config"].pop("application")
+    assert (application["app"], application["rate_tps"]) == (FLOW, 4.0)
+    changes = {section: values for section, values in arguments["config"].items() if section != "tuple_policies"}
+    assert changes == {"planning": {"policy": "heft"}}  # all else as it was
+    assert arguments["config"]["tuple_policies"] == {}
     stopped(tmp_path / "others")
     penstock("run", "--resume", "latest", "--runs", tmp_path / "others", "--rate", 9)
-    assert fake_run.SETTINGS[1]["given"].rate == 9.0
+    assert fake_run.SETTINGS[1]["config"]["application"]["rate_tps"] == 9.0
 
 
 def test_the_module_of_a_resumed_run_is_found_from_elsewhere(
@@ -311,7 +317,7 @@ def test_the_module_of_a_resumed_run_is_found_from_elsewhere(
     home = tmp_path / "home"
     home.mkdir()
     (home / "far_app.py").write_text("from tests.fake_run import flow\n")
-    folder = stopped(tmp_path / "runs", given=Given(text="far_app:flow", directory=str(home)))
+    folder = stopped(tmp_path / "runs", app="far_app:flow", directory=str(home))
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
     ran = penstock("run", "--resume", folder)
@@ -321,7 +327,7 @@ def test_the_module_of_a_resumed_run_is_found_from_elsewhere(
 def test_another_application_may_be_named_for_a_run_that_a_program_started(
     penstock: Penstock, started: list[fake_run.Served], tmp_path: Path
 ) -> None:
-    folder = stopped(tmp_path, given=None)
+    folder = started_by_a_program(tmp_path)
     ran = penstock("run", "--resume", folder)
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert f"run {folder.name} was started by a program; name its application beside --resume" in ran.err
@@ -330,14 +336,15 @@ def test_another_application_may_be_named_for_a_run_that_a_program_started(
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("emulate", "hetero-small"), ("seed", 3), ("input", __file__)],
+    [("emulate", "hetero-small"), ("seed", "3"), ("input", __file__)],
 )
 def test_what_a_run_keeps_is_not_for_options_to_change(
     penstock: Penstock, started: list[fake_run.Served], tmp_path: Path, option: str, value: object
 ) -> None:
     ran = penstock("run", "--resume", stopped(tmp_path), f"--{option}", value)
-    problem = f"a run that is resumed keeps what it had; leave --{option} out, or start a new run"
-    assert (ran.code, ran.err) == (2, f"error: {option}: {problem}\n")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert ran.err.startswith(f"error: --{option}: a resumed run keeps ")
+    assert ran.err.endswith("; leave it out, or start a new run\n")
     assert started == []
 
 
@@ -354,7 +361,7 @@ def test_a_run_that_is_not_there_or_runs_or_is_at_its_end_is_one_line(penstock: 
     ran = penstock("run", "--resume", info.path)
     assert (ran.code, ran.err.splitlines()[-1]) == (
         2,
-        f"error: run {info.run} has come to its end, there is nothing to resume; its output is in {info.output_path}",
+        f"error: run {info.run} has completed, there is nothing to resume; its output is in {info.output_path}",
     )
 
 
@@ -365,7 +372,7 @@ def test_finishing_what_only_had_to_be_published_ends_well(penstock: Penstock, t
     keep_checkpoint(info, 4, pending={"out[0]": ready}, published=False, last=True)
     ran = penstock("run", "--resume", info.path)
     assert ran.code == 0, ran.err
-    assert "had come to its end but for publishing what was ready; that is done" in ran.out
+    assert "had completed except for publishing its last files; they are published now" in ran.out
     assert (info.output_path / "part.jsonl").read_text() == "all\n"
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.runtime.storage.run_folder import RunInfo, Setup, conclude, create, keep
+from penstock.runtime.config import RunConfig
+from penstock.runtime.storage.run_folder import RunInfo, conclude, create, keep
 from tests.conftest import Ran
 from tests.fake_run import PLACEMENT, Served
 from tests.kept_run import keep_checkpoint, kept_run
@@ -92,7 +93,7 @@ def test_stopping_at_once_does_not_wait_for_one_that_never_drains(penstock: Pens
 
 def test_what_was_stopped_at_once_can_be_resumed(penstock: Penstock, tmp_path: Path) -> None:
     with Served(tmp_path, drains=False) as run:
-        keep(msgspec.structs.replace(run.info, setup=Setup()))
+        keep(msgspec.structs.replace(run.info, config=RunConfig()))
         ran = penstock("stop", run.info.path, "--now")
         assert f"{run.info.run} has ended; next: penstock run --resume {run.info.path}" in ran.out
 
@@ -144,7 +145,7 @@ def dead(info: RunInfo) -> RunInfo:
 
 def test_stopping_one_whose_driver_has_died_says_only_that(penstock: Penstock, tmp_path: Path) -> None:
     gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    info = create("a", tmp_path, setup=Setup())
+    info = create("a", tmp_path, config=RunConfig())
     keep(msgspec.structs.replace(info, pid=int(gone.stdout), socket=str(tmp_path / "none")))
     ran = penstock("stop", info.path)
     assert (ran.code, ran.err.count("\n")) == (2, 1)

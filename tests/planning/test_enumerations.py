@@ -49,7 +49,6 @@ REFUSING: dict[str, Callable[[str], object]] = {
     "plan_by": lambda name: plan_by("round-robin", APPLICATION, CLUSTER, name),
     "scorer": lambda name: Evaluator(APPLICATION, CLUSTER).scorer(name),
     "score": lambda name: _evaluation().score(name),
-    "run": lambda name: ps.run(ps.dataflow("word-count"), objective=name),
     "sweep": lambda name: cases([(APPLICATION, CLUSTER, 0)], ["round-robin"], name, "planning"),
     "completion": lambda name: completion(APPLICATION, CLUSTER, name),
     "additions": lambda name: additions(APPLICATION, CLUSTER, [CLUSTER.slot_names[0]] * len(SLOTS), name),

@@ -14,6 +14,7 @@ import pytest
 from penstock.model.errors import PenstockError
 from penstock.model.plan import Plan
 from penstock.runtime import control_socket as socket_module
+from penstock.runtime.config import RunConfig
 from penstock.runtime.control_socket import (
     LONGEST_PATH,
     ApplyPlan,
@@ -27,7 +28,7 @@ from penstock.runtime.control_socket import (
     Unanswered,
     ask,
 )
-from penstock.runtime.storage.run_folder import NoRun, Setup, create, keep, load
+from penstock.runtime.storage.run_folder import NoRun, create, keep, load
 from tests.fake_run import PLACEMENT, FakeHandle, Served
 
 
@@ -220,7 +221,7 @@ def test_a_driver_that_does_not_answer_is_not_waited_for_without_end(tmp_path: P
 
 
 def test_a_driver_that_stands_still_is_said_to_and_what_to_do(tmp_path: Path) -> None:
-    info = create("a", tmp_path, setup=Setup())
+    info = create("a", tmp_path, config=RunConfig())
     told: list[str] = []
     with tempfile.TemporaryDirectory() as place, socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{place}/s")

@@ -28,6 +28,7 @@ from penstock.runtime.run import Run
 from penstock.runtime.spark.executors import embedded_master, spark_settings
 from penstock.runtime.storage.run_folder import alive, load
 from tests.runtime.words import Count, InOrder, last_counts, truth, words
+from tests.settings import arguments, changes
 
 pytestmark = pytest.mark.spark
 
@@ -50,7 +51,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     started: list[Run] = []
 
     def start(flow: ps.Dataflow, **settings: Any) -> Run:
-        run = ps.run(flow, runs=tmp_path / "runs", **settings)
+        run = ps.run(flow, runs=tmp_path / "runs", **arguments(**settings))
         started.append(run)
         return run
 
@@ -333,7 +334,7 @@ def test_an_operator_that_cannot_open_is_told_of_by_the_call_that_starts(tmp_pat
     with pytest.raises(
         RunFailed, match=r"^count\[[01]\]: FileNotFoundError: \[Errno 2\] no such valve: '/valve' in open$"
     ):
-        ps.run(words(rate=10, operator=NoOpening), slots=2, runs=tmp_path)
+        ps.run(words(rate=10, operator=NoOpening), config=changes(slots=2), runs=tmp_path)
     (folder,) = tmp_path.iterdir()
     assert load(folder).ended is not None
     assert "Traceback" in (folder / "run.log").read_text()
@@ -344,13 +345,13 @@ def test_what_cannot_be_sent_to_the_executors_is_told_of_and_nothing_is_left(tmp
     flow = ps.Dataflow("stuck")
     flow.sink("out", ps.Discard(), flow.map("map", lambda value: (lock, value), flow.source("in", ps.Generated(same))))
     with pytest.raises(InvalidInput, match="application: cannot be sent to the executors"):
-        ps.run(flow, slots=1, runs=tmp_path)
+        ps.run(flow, config=changes(slots=1), runs=tmp_path)
     assert not any(tmp_path.iterdir())
 
 
 def test_a_killed_worker_is_replaced_and_the_counts_are_the_truth(start: Callable[..., Run]) -> None:
     heard: list[LogLine] = []
-    run = start(words(rate=500), slots=3, checkpoint_s=0)  # none before the last: it has to begin anew
+    run = start(words(rate=500), slots=3, interval_s=0)  # none before the last: it has to begin anew
     run.on_log(heard.append)
     killed = run._driver.controller.members[1]
     before, pid = killed.incarnation, killed.pid
@@ -371,14 +372,14 @@ def test_a_killed_worker_is_replaced_and_the_counts_are_the_truth(start: Callabl
 
 
 def test_without_telemetry_none_is_written(start: Callable[..., Run]) -> None:
-    run = start(words(count=100), slots=2, telemetry=False)
+    run = start(words(count=100), slots=2, enabled=False)
     assert run.wait(30)
     assert last_counts(run.folder) == truth(100)
     assert list((run.folder / "telemetry").iterdir()) == []
 
 
 def test_the_pipeline_reads_what_a_run_tells(start: Callable[..., Run], spark: SparkSession, tmp_path: Path) -> None:
-    run = start(words(count=300), slots=3, telemetry=tmp_path / "telemetry", sample_tps=-1)
+    run = start(words(count=300), slots=3, folder=str(tmp_path / "telemetry"), sample_tps=-1)
     run.mark("note", "seen")
     assert run.wait(30)
     good, quarantined = read_telemetry(spark, tmp_path / "telemetry")
@@ -401,7 +402,7 @@ def test_a_telemetry_folder_that_vanishes_is_told_of_and_the_run_goes_on(
     start: Callable[..., Run], tmp_path: Path
 ) -> None:
     heard: list[LogLine] = []
-    run = start(words(rate=200), slots=2, telemetry=tmp_path / "telemetry")
+    run = start(words(rate=200), slots=2, folder=str(tmp_path / "telemetry"))
     run.on_log(heard.append)
     (tmp_path / "telemetry").rename(tmp_path / "gone")  # at once, whatever is being written there
     wait_until(lambda: {"local/0", "local/1", "controller"} <= {line.worker for line in heard})
@@ -445,7 +446,7 @@ def test_a_slow_operator_at_three_times_its_capacity_is_checkpointed_and_moved(s
     numbers = flow.source("in", ps.Generated(lambda i: i, rate=300), gives=int)
     slow = flow.map("slow", _take_10_ms, numbers, gives=int)
     flow.sink("out", ps.Discard(), slow)
-    run = start(flow, slots=3, checkpoint_s=1.0)
+    run = start(flow, slots=3, interval_s=1.0)
     wait_until(lambda: (latest := run.status().checkpoint) is not None and latest.number >= 3)
     status = run.status()
     target = next(slot for slot in ("local/0", "local/1", "local/2") if status.placement["slow[0]"] != slot)

@@ -14,6 +14,7 @@ from penstock.pipeline.ingest import read_telemetry
 from penstock.pipeline.session import NoSpark, session
 from penstock.runtime.spark.executors import executors, spark_settings
 from tests.runtime.words import last_counts, truth, words
+from tests.settings import changes
 from tests.standalone import SETTINGS, standalone
 
 pytestmark = pytest.mark.spark
@@ -65,10 +66,10 @@ def test_emulated_machines_are_spread_over_the_executors(tmp_path: Path) -> None
 
 
 def test_a_run_may_ask_for_fewer_slots_than_there_are_and_not_for_more(tmp_path: Path) -> None:
-    run = ps.run(words(count=50), slots=1, runs=tmp_path / "one")
+    run = ps.run(words(count=50), config=changes(slots=1), runs=tmp_path / "one")
     assert len(run.cluster.slot_names) == 1
     assert run.wait(60)
     assert last_counts(run.folder) == truth(50)
     with pytest.raises(NoSpark, match="offers 4 cores, the plan needs 5: 3 workers and one kept free on 2 executors"):
-        ps.run(words(count=50), slots=3, runs=tmp_path / "three")
+        ps.run(words(count=50), config=changes(slots=3), runs=tmp_path / "three")
     assert list((tmp_path / "three").iterdir()) == []

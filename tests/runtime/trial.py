@@ -23,6 +23,7 @@ from penstock.runtime.controller import membership as members
 from penstock.runtime.handle import LogLine
 from penstock.runtime.run import Run
 from tests.patience import IMPATIENT, wait_as
+from tests.settings import arguments
 
 CHECKPOINT_S = 0.5
 
@@ -130,8 +131,8 @@ def trials(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
 
     def start(cpu: float | None = None, patience: Recovery = IMPATIENT, **settings: Any) -> Trial:
         wait_as(patience, monkeypatch)
-        settings = {"checkpoint_s": CHECKPOINT_S, "restarts": 10_000, **settings}
-        started.append(ps.run(counted(rate=300, cpu=cpu), runs=folder / "runs", **settings))
+        settings = {"interval_s": CHECKPOINT_S, "max_restarts": 10_000, **settings}
+        started.append(ps.run(counted(rate=300, cpu=cpu), runs=folder / "runs", **arguments(**settings)))
         return Trial(started[-1])
 
     try:

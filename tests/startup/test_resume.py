@@ -17,20 +17,21 @@ from penstock.pipeline.session import running_session
 from penstock.planning.failover_placement import completion
 from penstock.runtime.storage import checkpoints
 from penstock.runtime.storage.checkpoints import Outside, UnknownFormat
-from penstock.runtime.storage.run_folder import RunInfo, RunLock, Setup, Taken, create, keep, load
+from penstock.runtime.storage.run_folder import RunInfo, RunInUse, RunLock, create, keep, load
 from penstock.startup.resume import (
-    AtItsEnd,
+    AlreadyCompleted,
     Resumption,
     emulated_cluster,
     find_resumable,
     plan_of,
-    refuse_places,
+    refuse_folders,
     take,
 )
 from tests.kept_run import damage, keep_checkpoint, keep_journal, kept_run, place
 from tests.runtime.words import words
+from tests.settings import arguments, config
 
-SETUP = Setup()
+CONFIG = config()
 
 
 def taken(info: RunInfo, flow: ps.Dataflow | None = None) -> Resumption:
@@ -44,7 +45,7 @@ def refused(kind: type[PenstockError], info: RunInfo, flow: ps.Dataflow | None =
     """Return the one line by which a resume is refused; its folder must be as it was, and its lock free."""
     before = (info.path / "run.json").read_bytes()
     with pytest.raises(kind) as mistake:
-        ps.run(flow or words(), resume=info.path, **settings)
+        ps.run(flow or words(), resume=info.path, **arguments(**settings))
     assert "\n" not in str(mistake.value)
     assert (info.path / "run.json").read_bytes() == before
     assert running_session() is None
@@ -64,7 +65,7 @@ def test_goes_on_from_the_last_checkpoint_in_the_last_epoch_where_tasks_should_b
     assert (found.manifest, found.epoch, found.policy) == (manifest, 5, "t-storm")
     assert found.placement["count[0]"] == "local/1"
     assert found.warnings == []
-    assert found.notes[0] == f"run {info.run} goes on from checkpoint 12, after 40 source tuples"
+    assert found.notes[0] == f"run {info.run} continues from checkpoint 12, after 40 source tuples"
 
 
 def test_a_checkpoint_that_is_not_complete_does_not_count(tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_told_of(tmp_path: Path, file: s
     (warning,) = found.warnings
     assert warning.startswith(f"checkpoint 12 cannot be used: {path}: damaged, ")
     heard: list[str] = []
-    found.tell(heard.append)
+    found.report(heard.append)
     assert heard == [f"warning: {warning}", *found.notes]
     assert f"warning controller: {warning}" in info.log_path.read_text()
 
@@ -113,7 +114,7 @@ def test_a_run_without_a_complete_checkpoint_begins_anew_in_a_later_epoch(tmp_pa
     keep_journal(info, 4, {})
     found = taken(info)
     assert (found.manifest, found.epoch) == (None, 4)
-    assert found.notes == [f"run {info.run} has no complete checkpoint, it begins anew"]
+    assert found.notes == [f"run {info.run} has no complete checkpoint, it starts from the beginning"]
 
 
 def test_another_version_of_penstock_is_told_of(tmp_path: Path) -> None:
@@ -131,22 +132,21 @@ def test_without_a_journal_the_checkpoint_says_where_tasks_were(tmp_path: Path) 
 
 
 def test_the_tuple_policies_are_those_that_were_in_force_or_that_it_was_started_with(tmp_path: Path) -> None:
-    began = TuplePolicies(routing="potus")
-    info = kept_run(tmp_path, tuples=began)
+    info = kept_run(tmp_path, routing="potus")
     found = taken(info)
-    assert found.tuples == began
+    assert found.config.tuple_policies == TuplePolicies(routing="potus")
     found.lock.release()
     keep_journal(info, 2, {}, routing="shuffle")
-    assert taken(info).tuples == TuplePolicies(routing="shuffle")
+    assert taken(info).config.tuple_policies == TuplePolicies(routing="shuffle")
 
 
 def test_limits_are_those_that_were_in_force_or_that_it_was_started_with(tmp_path: Path) -> None:
     info = kept_run(tmp_path, limits={"lines": 10.0})
     found = taken(info)
-    assert found.limits == {"lines": 10.0}
+    assert found.config.limits == {"lines": 10.0}
     found.lock.release()
     keep_journal(info, 2, {}, limits={"lines": 3.0})
-    assert taken(info).limits == {"lines": 3.0}
+    assert taken(info).config.limits == {"lines": 3.0}
 
 
 # What is refused
@@ -175,7 +175,7 @@ def test_a_run_that_another_driver_has_is_refused(tmp_path: Path) -> None:
     info = kept_run(tmp_path)
     keep_checkpoint(info, 1)
     lock = RunLock(info)
-    with pytest.raises(Taken, match=f"run {info.run} is being run by process {os.getpid()}"):
+    with pytest.raises(RunInUse, match=f"run {info.run} is being run by process {os.getpid()}"):
         ps.run(words(), resume=info.path)
     lock.release()
     assert load(info.path) == info
@@ -196,7 +196,7 @@ def test_a_run_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
     info = create("words", tmp_path)
     told = refused(InvalidInput, info)
     assert told == (
-        f"resume: run {info.run} was started by Penstock {info.version}, which did not write down how; "
+        f"resume: run {info.run} was started by Penstock {info.version}, which did not store its settings; "
         "start a new run in its place"
     )
 
@@ -204,10 +204,8 @@ def test_a_run_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
 def test_a_run_at_its_end_has_nothing_to_resume(tmp_path: Path) -> None:
     info = kept_run(tmp_path)
     keep_checkpoint(info, 3, last=True)
-    told = refused(AtItsEnd, info)
-    assert told == (
-        f"run {info.run} has come to its end, there is nothing to resume; its output is in {info.output_path}"
-    )
+    told = refused(AlreadyCompleted, info)
+    assert told == (f"run {info.run} has completed, there is nothing to resume; its output is in {info.output_path}")
 
 
 def test_what_was_ready_at_the_end_is_published_where_the_driver_died_before(tmp_path: Path) -> None:
@@ -215,7 +213,7 @@ def test_what_was_ready_at_the_end_is_published_where_the_driver_died_before(tmp
     ready, final = info.output_path / "_part.e3", info.output_path / "part.jsonl"
     ready.write_text("all of it\n")
     keep_checkpoint(info, 3, pending={"out[0]": ((str(ready), str(final)),)}, published=False, last=True)
-    with pytest.raises(AtItsEnd, match="but for publishing what was ready; that is done") as end:
+    with pytest.raises(AlreadyCompleted, match="they are published now") as end:
         ps.run(words(), resume=info.path)
     assert end.value.published
     assert final.read_text() == "all of it\n"
@@ -243,7 +241,7 @@ def test_a_folder_that_was_copied_or_moved_publishes_its_own_files(tmp_path: Pat
     shutil.copytree(info.path, copy)
     if moved:
         shutil.rmtree(info.path)
-    with pytest.raises(AtItsEnd, match="that is done"):
+    with pytest.raises(AlreadyCompleted, match="they are published now"):
         ps.run(flow, resume=copy)
     assert os.listdir(copy / "output") == ["part.jsonl"]
     assert os.listdir(elsewhere) == ["part.jsonl"]
@@ -267,8 +265,8 @@ def test_what_a_copy_withdraws_stays_in_the_original(tmp_path: Path) -> None:
     assert (info.output_path / "part.jsonl").read_text() == "later\n"
 
 
-def refused_again(info: RunInfo) -> AtItsEnd:
-    with pytest.raises(AtItsEnd) as end:
+def refused_again(info: RunInfo) -> AlreadyCompleted:
+    with pytest.raises(AlreadyCompleted) as end:
         ps.run(words(), resume=info.path)
     return end.value
 
@@ -299,13 +297,28 @@ def test_a_damaged_journal_is_refused(tmp_path: Path) -> None:
     assert "journal.json: damaged, " in refused(FileProblem, info)
 
 
-@pytest.mark.parametrize("setting", [{"seed": 3}, {"telemetry": False}, {"emulate": ps.cluster("hetero-small")}])
-def test_what_a_run_keeps_cannot_be_changed(tmp_path: Path, setting: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ({"seed": 3}, "execution.seed: a resumed run keeps 0, got 3; leave it out, or start a new run"),
+        (
+            {"enabled": False},
+            "telemetry.enabled: a resumed run keeps True, got False; leave it out, or start a new run",
+        ),
+        ({"emulate": "trio"}, "execution.emulate: a resumed run keeps its default, got 'trio'; leave it out, or start"),
+        ({"emulate": ps.cluster("hetero-small")}, "emulate: a resumed run keeps its cluster, leave it out; or start a"),
+    ],
+)
+def test_what_a_run_keeps_cannot_be_changed(tmp_path: Path, setting: dict[str, Any], problem: str) -> None:
     info = kept_run(tmp_path)
     keep_checkpoint(info, 1)
-    (name,) = setting
-    told = refused(InvalidInput, info, **setting)
-    assert told == f"{name}: a run that is resumed keeps what it had, leave it out; or start a new run"
+    assert refused(InvalidInput, info, **setting).startswith(problem)
+
+
+def test_a_value_that_a_run_has_already_may_be_given_again(tmp_path: Path) -> None:
+    info = kept_run(tmp_path)
+    keep_checkpoint(info, 3, last=True)
+    assert "there is nothing to resume" in refused(AlreadyCompleted, info, seed=0)
 
 
 # What a folder that was tampered with says
@@ -384,15 +397,16 @@ def test_telemetry_outside_the_folder_has_to_be_named_again(tmp_path: Path, name
     (info.path / "linked").symlink_to(elsewhere)
     keep(msgspec.structs.replace(info, telemetry=name.format(elsewhere=elsewhere)))
     assert "keeps its telemetry outside its folder" in refused(InvalidInput, info)
-    assert "keeps what it had" in refused(InvalidInput, info, telemetry=tmp_path)
+    assert "a resumed run keeps its folder" in refused(InvalidInput, info, folder=str(tmp_path))
     assert not elsewhere.exists()
-    refuse_places(load(info.path), SETUP, (info.path.absolute() / name.format(elsewhere=elsewhere)), None)
+    place = str(info.path.absolute() / name.format(elsewhere=elsewhere))
+    refuse_folders(load(info.path), CONFIG, config(folder=place))
 
 
 def test_machines_shared_by_a_folder_have_to_be_named_again(tmp_path: Path) -> None:
     info = kept_run(tmp_path / "runs", share=str(tmp_path / "shared"))
     keep_checkpoint(info, 1)
-    assert "confirm that by naming it again" in refused(InvalidInput, info)
+    assert "confirm it by setting it again" in refused(InvalidInput, info)
     assert not (tmp_path / "shared").exists()
 
 
@@ -405,7 +419,7 @@ DUO = ps.Cluster(name="embedded", machines=(ps.Machine(name="local", slots=2),))
 def placed(info: RunInfo, cluster: ps.Cluster, journal: dict[str, str]) -> ps.Plan | None:
     keep_journal(info, 2, journal)
     flow = words()
-    return plan_of(taken(info), flow, cluster, "throughput", completion(flow.application, cluster))
+    return plan_of(taken(info), flow, cluster, config(), completion(flow.application, cluster))
 
 
 def test_tasks_go_where_they_were(tmp_path: Path) -> None:

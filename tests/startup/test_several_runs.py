@@ -11,6 +11,7 @@ from penstock.model.errors import InvalidInput
 from penstock.pipeline.session import NoSpark, running_session
 from penstock.runtime.run import Run
 from penstock.runtime.spark.executors import registered
+from tests.settings import changes
 
 pytestmark = pytest.mark.spark
 
@@ -36,7 +37,7 @@ def test_runs_come_and_go_side_by_side_as_long_as_there_is_room(tmp_path: Path) 
     share = tmp_path / "machines"
 
     def start(runs: str, **settings: object) -> Run:
-        return ps.run(flow(), emulate=ONE, runs=tmp_path / runs, share=share, seed=1, **settings)  # type: ignore[arg-type]
+        return ps.run(flow(), emulate=ONE, runs=tmp_path / runs, config=changes(share=str(share), seed=1, **settings))
 
     with ps.session(workers=1, folder=tmp_path / "spark") as spark:
         (executor,) = registered(spark)
@@ -74,9 +75,14 @@ def test_the_session_that_a_run_starts_goes_on_until_the_last_run_has_ended(tmp_
 
 def test_refuses_to_share_what_is_not_emulated_here(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="share: expected emulate beside it"):
-        ps.run(flow(), share=tmp_path / "x", runs=tmp_path / "runs")
+        ps.run(flow(), config=changes(share=str(tmp_path / "x")), runs=tmp_path / "runs")
     with pytest.raises(InvalidInput, match="share: expected an embedded session"):
-        ps.run(flow(), emulate=ONE, share=tmp_path / "x", master="spark://h:7077", runs=tmp_path / "runs")
+        ps.run(
+            flow(),
+            emulate=ONE,
+            config=changes(share=str(tmp_path / "x"), master="spark://h:7077"),
+            runs=tmp_path / "runs",
+        )
     assert not (tmp_path / "runs").exists()
 
 

@@ -31,10 +31,10 @@ from penstock.model.costs import Costs
 from penstock.model.errors import InvalidInput
 from penstock.model.topology import Application
 from penstock.pipeline.session import running_session, session
-from penstock.runtime.config import FlowControl
+from penstock.runtime.config import Execution, FlowControl, RunConfig, Telemetry
 from penstock.runtime.spark.cores import need_cores
 from penstock.runtime.spark.executors import UNLIMITED_MB, embedded_master, is_local, spark_settings
-from penstock.runtime.storage.run_folder import RunInfo, Setup
+from penstock.runtime.storage.run_folder import RunInfo
 from penstock.startup.executor_discovery import discover
 from penstock.startup.start import start
 
@@ -55,16 +55,24 @@ class Calibrator:
 
     def run(self, info: RunInfo, application: Application, cluster: Cluster | None) -> Calibration:
         """Calibrate from a run's telemetry; `cluster` is the emulated one, None: nothing is emulated."""
-        setup = info.setup or Setup()
-        workers = len(cluster.machines) if cluster is not None else self.slots or setup.slots or os.cpu_count() or 1
+        config = info.settings
+        slots = self.slots or config.execution.slots
+        workers = len(cluster.machines) if cluster is not None else slots or os.cpu_count() or 1
         with self._session(workers) as spark, TemporaryDirectory(prefix="penstock-") as folder:
             self.say(f"reading {info.telemetry_path}")
             observed = observe(spark, info.telemetry_path, info.run, self.settle_s)
             found = cluster or seen_cluster(observed)
             if self.probes and cluster is None:
-                found = self._discovered(spark, self.slots or setup.slots)
+                found = self._discovered(spark, slots)
             probed = probe(self._site(spark, found, cluster is not None, Path(folder))) if self.probes else None
-        return combine(application, found, observed, probed, window=setup.window, in_flight=setup.in_flight)
+        return combine(
+            application,
+            found,
+            observed,
+            probed,
+            window=config.flow_control.window,
+            in_flight=config.flow_control.in_flight,
+        )
 
     def start(
         self,
@@ -85,13 +93,13 @@ class Calibrator:
             self.say(f"running {flow.name} for {seconds:g} s")
             with start(
                 flow,
-                master=self.master,
+                config=RunConfig(
+                    execution=Execution(master=self.master, slots=self.slots if emulate is None else None, seed=seed),
+                    telemetry=Telemetry(sample_tps=SAMPLE_TPS),
+                ),
                 emulate=emulate,
                 policy=policy,
-                slots=None if emulate is not None else self.slots,
                 runs=folder,
-                sample_tps=SAMPLE_TPS,
-                seed=seed,
             ) as run:
                 run.wait(seconds)
             observed = observe(spark, run.info.telemetry_path, settle_s=self.settle_s)

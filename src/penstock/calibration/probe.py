@@ -30,6 +30,7 @@ from penstock.model.placement import Hop, Placement
 from penstock.model.plan import to_plan
 from penstock.model.routes import route
 from penstock.model.taskgraph import task_names
+from penstock.runtime.config import Checkpointing, Execution, RunConfig, Telemetry
 from penstock.startup.start import start
 from penstock.workloads.arrivals import Poisson
 
@@ -249,13 +250,14 @@ def _run(
     plan = to_plan(flow.application, site.cluster, placement, policy="calibration", objective="throughput")
     run = start(
         flow,
-        master=site.master,
+        config=RunConfig(
+            execution=Execution(master=site.master, slots=None if site.emulated else site.slots),
+            checkpointing=Checkpointing(interval_s=0.0),
+            telemetry=Telemetry(sample_tps=sample_tps),
+        ),
         emulate=site.cluster if site.emulated else None,
         plan=plan,
-        slots=None if site.emulated else site.slots,
         runs=site.folder,
-        sample_tps=sample_tps,
-        checkpoint_s=0,
     )
     stood: list[float] = []
     with run:

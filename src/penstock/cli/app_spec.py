@@ -1,132 +1,97 @@
-"""The application as `penstock run` is told it, and as it was told it when a run is resumed."""
+"""Applications as the command line names them, and as a resumed run named them."""
 
 import os
 import sys
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import asdict, replace
+
 from penstock.cli.flows import arrival_process, code_file, find_flow, flow_names, names_code
-from penstock.cli.inputs import chosen_objective, is_file
 from penstock.cli.inputs import cluster as find_cluster
+from penstock.cli.inputs import is_file
 from penstock.model.errors import InvalidInput
+from penstock.runtime.config import AppSpec, Changes, RunConfig, refuse_fixed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from penstock.api.dataflow import Dataflow
     from penstock.model.cluster import Cluster
-    from penstock.model.objective import Objective
     from penstock.model.topology import Topology
     from penstock.model.tuples import TuplePolicies
-    from penstock.runtime.storage.run_folder import Given, RunInfo, Setup
+
+
+def flow_of(spec: AppSpec, seed: int = 0) -> "Dataflow":
+    """Return the dataflow of an application; refuse options that it does not take."""
+    if not spec.app:
+        ready = f"name one, {', '.join(flow_names(''))} or module:object"
+        raise InvalidInput("app", f"expected an application or --resume RUN, got neither; {ready}")
+    if spec.directory and spec.directory not in sys.path:
+        sys.path.append(spec.directory)
+    process = arrival_process(spec.arrivals, spec.rate_tps)
+    return find_flow(
+        spec.app,
+        rate=spec.rate_tps if process is None else None,
+        arrivals=process,
+        input=None if spec.input is None else Path(spec.input),
+        seed=seed,
+        parameters=spec.parameters,
+    )
+
+
+def portable(spec: AppSpec) -> AppSpec:
+    """Return a specification for the run's folder: whoever resumes the run may be in another directory."""
+    file, named = code_file(spec.app) if names_code(spec.app) else (Path(spec.app) if is_file(spec.app) else None, "")
+    app = spec.app
+    if file is not None and file.exists():
+        app = os.path.abspath(file) + (f":{named.partition(':')[2]}" if named.partition(":")[2] else "")
+    path = None if spec.input is None else os.path.abspath(spec.input)
+    return replace(spec, app=app, input=path, directory=os.getcwd())
 
 
 @dataclass(frozen=True)
-class Told:
-    """An application and the options that its sources take."""
+class Target:
+    """What `penstock run` starts: an application with its settings, new or resumed."""
 
-    text: str | None
-    rate: float | None = None
-    arrivals: str | None = None
-    input: Path | None = None
-    seed: int = 0
-    parameters: "Mapping[str, Any]" = field(default_factory=dict)
+    spec: AppSpec
+    config: RunConfig
+    cluster: "Cluster | None"  # that is emulated
+    resume: Path | None = None  # the folder of the run that is resumed
 
-    def flow(self) -> "Dataflow":
-        """Return the dataflow; refuse options that it does not take."""
-        if self.text is None:
-            ready = f"name one, {', '.join(flow_names(''))} or module:object"
-            raise InvalidInput("app", f"expected an application or --resume RUN, got neither; {ready}")
-        process = arrival_process(self.arrivals, self.rate)
-        rate = self.rate if process is None else None
-        return find_flow(
-            self.text, rate=rate, arrivals=process, input=self.input, seed=self.seed, parameters=self.parameters
-        )
-
-    def given(self) -> "Given":
-        """Return it as the run's folder is to keep it: whoever resumes the run may be in another directory."""
-        from penstock.runtime.storage.run_folder import Given
-
-        text = self.text or ""
-        file, named = code_file(text) if names_code(text) else (Path(text) if is_file(text) else None, "")
-        if file is not None and file.exists():
-            text = os.path.abspath(file) + (f":{named.partition(':')[2]}" if named.partition(":")[2] else "")
-        return Given(
-            text=text,
-            rate=self.rate,
-            arrivals=self.arrivals,
-            input=None if self.input is None else os.path.abspath(self.input),
-            parameters=dict(self.parameters),
-            directory=os.getcwd(),
-        )
+    def changes(self, named: Changes) -> Changes:
+        """Return the settings that are named, with the application as the run's folder stores it."""
+        return {**named, "application": asdict(portable(self.spec))}
 
 
-@dataclass(frozen=True)
-class Resumed:
-    """A run to go on with, and how it was started."""
-
-    info: "RunInfo"
-    setup: "Setup"
-    told: Told
-    cluster: "Cluster | None"  # that it emulates
-
-
-def find_resumed(told: Told, run: str, runs: Path) -> Resumed:
-    """Return a run with its application, what is told now in place of what was told then."""
+def find_target(named: Changes, resume: str | None, runs: Path) -> Target:
+    """Return what is to run: a new application, or the run that is named, each with the settings that are named."""
+    if resume is None:
+        config = RunConfig().changed(named)
+        emulate = config.execution.emulate
+        return Target(config.application or AppSpec(), config, None if emulate is None else find_cluster(emulate))
     from penstock.startup.resume import emulated_cluster, find_resumable
 
-    info, setup = find_resumable(run, runs)
-    given = setup.given
-    if given is None:
-        if told.text is None:
-            problem = f"run {info.run} was started by a program; name its application beside --resume, module:object"
-            raise InvalidInput("app", f"{problem}, or have the program do it: ps.run(flow, resume={info.folder!r})")
-        return Resumed(info, setup, replace(told, seed=setup.seed), emulated_cluster(info))
-    if given.directory not in sys.path:
-        sys.path.append(given.directory)
-    faster = told.rate is not None or told.arrivals is not None
-    was = Told(
-        text=told.text or given.text,
-        rate=told.rate if faster else given.rate,
-        arrivals=told.arrivals if faster else given.arrivals,
-        input=None if given.input is None else Path(given.input),
-        seed=setup.seed,
-        parameters={**given.parameters, **told.parameters},
-    )
-    return Resumed(info, setup, was, emulated_cluster(info))
+    info, stored = find_resumable(resume, runs)
+    application = _resumed_application(stored, named)
+    config = stored.changed({**named, "application": application})
+    refuse_fixed(stored, config)
+    spec = config.application or AppSpec()
+    if not spec.app:
+        problem = f"run {info.run} was started by a program; name its application beside --resume, module:object"
+        raise InvalidInput("app", f"{problem}, or have the program do it: ps.run(flow, resume={info.folder!r})")
+    return Target(spec, config, emulated_cluster(info), info.path)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What is to run and where: as it is told now, or as a run that is resumed had it."""
-
-    told: Told
-    cluster: "Cluster | None"  # to be emulated
-    objective: "Objective | None"
-    resume: Path | None = None  # the folder of the run to go on with
-
-    @property
-    def settings(self) -> dict[str, object]:
-        """What `start` is to be given of it: a run that is resumed has its cluster already."""
-        return {"resume": self.resume, **({"emulate": self.cluster} if self.resume is None else {})}
-
-
-def want(told: Told, emulate: str | None, objective: "Objective | None", resume: str | None, runs: Path) -> Wanted:
-    """Return what is to run: a new application, or the run that is named."""
-    if resume is None:
-        return Wanted(told, None if emulate is None else find_cluster(emulate), objective)
-    found = find_resumed(told, resume, runs)
-    goal = objective or chosen_objective(found.setup.objective)
-    return Wanted(found.told, found.cluster, goal, found.info.path)
-
-
-def refuse_kept(**options: object) -> None:
-    """Refuse options that a run keeps as it was started with them."""
-    for name, value in options.items():
-        if value is not None:
-            problem = f"a run that is resumed keeps what it had; leave --{name} out, or start a new run"
-            raise InvalidInput(name, problem)
+def _resumed_application(stored: RunConfig, named: Changes) -> dict[str, object]:
+    """Return the changes of a resumed application: new arrivals replace rate and process, parameters add up."""
+    section = named.get("application")
+    found: dict[str, object] = dict(section) if isinstance(section, Mapping) else {}
+    if {"rate_tps", "arrivals"} & found.keys():
+        found = {"rate_tps": None, "arrivals": None, **found}
+    before: dict[str, Any] = {} if stored.application is None else stored.application.parameters
+    parameters = found.get("parameters", {})
+    return {**found, "parameters": {**before, **parameters} if isinstance(parameters, Mapping) else parameters}
 
 
 def tuple_policies(

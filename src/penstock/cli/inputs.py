@@ -169,14 +169,9 @@ def refuse_pins(text: str, topology: "Topology", machines: "Cluster") -> None:
 
 def cluster(text: str) -> "Cluster":
     """Return the cluster that a file or a built-in name gives; a `.graph` file is a network in Repetita's format."""
-    from penstock.model.files import load_cluster
-    from penstock.workloads.clusters import cluster as built_in
+    from penstock.workloads.clusters import find_cluster
 
-    if is_network(text):
-        from penstock.model.formats.repetita import read_network
-
-        return read_network(text)
-    return load_cluster(text) if is_file(text) else built_in(text)
+    return find_cluster(text)
 
 
 @contextmanager

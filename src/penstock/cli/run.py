@@ -1,10 +1,11 @@
-"""`penstock run`: run an application, watch it, and end it well."""
+"""`penstock run`: run an application, show its progress, and end it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
+from msgspec import to_builtins
 
 from penstock.cli.app import STOPPED
 from penstock.cli.autopilot.options import (
@@ -16,52 +17,34 @@ from penstock.cli.autopilot.options import (
     ThresholdOption,
     piloting,
 )
+from penstock.cli.config_options import config_options, merged, naming_options, nested
 from penstock.cli.inputs import (
     JsonOption,
-    MasterOption,
     ParametersOption,
     RoutingOption,
     SendingOption,
     SetOption,
     SlotOption,
-    chosen_objective,
     chosen_parameters,
 )
 from penstock.cli.run_options import (
-    ArrivalsOption,
-    CheckpointOption,
+    ConfigOption,
     DurationOption,
-    EmulateOption,
     FlowArgument,
-    GuaranteeOption,
-    InFlightOption,
-    InputOption,
-    ListenOption,
     ModelOption,
     NewRunsOption,
-    ObjectiveOption,
     PlanOption,
-    PolicyOption,
-    ProtectOption,
-    RateOption,
     ReportOption,
-    RestartsOption,
-    RestartWindowOption,
     ResumeOption,
-    SampleOption,
-    SeedOption,
-    TelemetryOption,
     ThenOption,
-    UmaskOption,
-    checkpoint_s,
-    octal,
     refuse_numbers,
     refuse_places,
-    sampled_tps,
 )
-from penstock.cli.start_display import begin
+from penstock.cli.start_display import start_run
+from penstock.runtime.config import Changes
 
 if TYPE_CHECKING:
+    from penstock.cli.app_spec import Target
     from penstock.cli.follower import Display
     from penstock.model.status import Status
     from penstock.runtime.run import Run
@@ -70,14 +53,12 @@ if TYPE_CHECKING:
 EXAMPLE = "penstock run word-count --emulate hetero-small --policy r-storm --rate 1000 --duration 30"
 
 
+@config_options
 def run(
     application: FlowArgument = None,
+    config: ConfigOption = None,
     parameter: SetOption = None,
     parameters: ParametersOption = None,
-    master: MasterOption = None,
-    emulate: EmulateOption = None,
-    policy: PolicyOption = None,
-    objective: ObjectiveOption = None,
     plan: PlanOption = None,
     routing: RoutingOption = None,
     sending: SendingOption = None,
@@ -91,24 +72,12 @@ def run(
     max_moves: MovesOption = None,
     cool_down: CoolDownOption = None,
     report: ReportOption = False,
-    rate: RateOption = None,
-    arrivals: ArrivalsOption = None,
     duration: DurationOption = None,
-    telemetry: TelemetryOption = None,
-    input: InputOption = None,  # noqa: A002  it is the option's name
     runs: NewRunsOption = Path("runs"),
-    sample: SampleOption = None,
-    in_flight: InFlightOption = None,
-    listen: ListenOption = None,
-    seed: SeedOption = None,
-    checkpoint_every: CheckpointOption = None,
-    guarantee: GuaranteeOption = None,
-    protect_frames: ProtectOption = None,
-    umask: UmaskOption = None,
-    restarts: RestartsOption = None,
-    restart_window: RestartWindowOption = None,
     resume: ResumeOption = None,
     as_json: JsonOption = False,
+    *,
+    options: Mapping[str, object],
 ) -> None:
     """Run an application on Spark.
 
@@ -117,32 +86,37 @@ def run(
     published, and is processed again when the run is resumed. Meanwhile, from another terminal: penstock status, stop,
     runs and autopilot.
     """
-    from penstock.cli.app_spec import Told, refuse_kept, tuple_policies, want
+    from penstock.cli.app_spec import find_target, flow_of, tuple_policies
     from penstock.cli.run_plans import change_to, find_plans
 
-    refuse_numbers(rate=rate, duration=duration, in_flight=in_flight, interval=interval, cool_down=cool_down)
-    refuse_numbers(restart_window=restart_window)
-    refuse_places(master, input, {"telemetry": telemetry, "runs": runs})
-    settings: dict[str, Any] = {"master": master, "listen": listen, "in_flight": in_flight, "guarantee": guarantee}
-    settings |= {"sample_tps": sampled_tps(sample), "checkpoint_s": checkpoint_s(checkpoint_every)}
-    settings |= {"telemetry": telemetry, "runs": runs, "seed": seed}
-    settings |= {"protect_frames": protect_frames, "umask": octal(umask)}
-    settings |= {"restarts": restarts, "restart_window_s": restart_window}
-    settings |= {"routing": routing, "sending": sending, "slot_ms": slot_ms}
-    goal = settings["objective"] = None if objective is None else chosen_objective(objective)
-    if resume is not None:
-        refuse_kept(emulate=emulate, input=input, seed=seed)
-    told = Told(application, rate, arrivals, input, seed or 0, chosen_parameters(parameter, parameters))
-    wanted = want(told, emulate, goal, resume, runs)
-    flow = wanted.told.flow()
-    alone = plan is None and resume is None  # else there may be policies that a slot is for
-    tuple_policies(flow.application, routing, sending, slot_ms if alone else None)
-    plans = find_plans(wanted, flow, policy, plan, then or [], duration, model)
-    settings |= {"plan": plans.first, "policy": plans.policy, "given": wanted.told.given(), **wanted.settings}
-    goals = {"sample_tps": settings["sample_tps"], "model": model, "objective": objective, "seed": wanted.told.seed}
-    goals |= {"application": flow.application, "cluster": wanted.cluster}
-    asked = piloting(autopilot, shadow, interval, threshold, max_moves, cool_down, **goals)
-    handle = begin(flow, settings, quiet=as_json)
+    refuse_numbers(duration=duration, interval=interval, cool_down=cool_down)
+    with naming_options(options):
+        named = _settings(config, options, application, chosen_parameters(parameter, parameters))
+        target = find_target(named, resume, runs)
+        settings = target.config
+        folder = None if settings.telemetry.folder is None else Path(settings.telemetry.folder)
+        source = None if settings.application is None else settings.application.input
+        refuse_places(settings.execution.master, source, {"telemetry": folder, "runs": runs})
+        flow = flow_of(target.spec, settings.execution.seed)
+        alone = plan is None and resume is None  # else there may be policies that a slot is for
+        tuples = tuple_policies(flow.application, routing, sending, slot_ms if alone else None)
+        plans = find_plans(target, flow, _policy(target, named, options, plan), plan, then or [], duration, model)
+        asked = piloting(
+            autopilot,
+            shadow,
+            interval,
+            threshold,
+            max_moves,
+            cool_down,
+            application=flow.application,
+            cluster=target.cluster,
+            sample_tps=settings.telemetry.sample_tps,
+            model=model,
+            objective=settings.planning.objective if _names(named, "planning", "objective") else None,
+            seed=settings.execution.seed,
+        )
+        changes = merged(target.changes(named), {"tuple_policies": to_builtins(tuples)})
+        handle = start_run(flow, changes, plans, runs, target.resume, quiet=as_json)
     pilot = asked.attach(handle)
     try:
         _follow(handle, duration, as_json, [change_to(handle, name, make) for name, make in plans.later])
@@ -152,6 +126,33 @@ def run(
         _report(handle, as_json)
 
 
+def _settings(
+    file: Path | None, options: Mapping[str, object], application: str | None, parameters: Mapping[str, object]
+) -> Changes:
+    """Return the settings that a file and the command line name, those of the command line over those of the file."""
+    from penstock.startup.config_file import load_changes
+
+    found = {} if file is None else load_changes(file)
+    spec: dict[str, object] = {} if application is None else {"app": application}
+    if parameters:
+        section = found.get("application")
+        before = section.get("parameters", {}) if isinstance(section, Mapping) else {}
+        spec["parameters"] = {**before, **parameters}
+    return merged(merged(found, nested(options)), {"application": spec} if spec else {})
+
+
+def _names(settings: Changes, section: str, name: str) -> bool:
+    """Return whether settings name one."""
+    values = settings.get(section)
+    return isinstance(values, Mapping) and name in values
+
+
+def _policy(target: "Target", named: Changes, options: Mapping[str, object], plan: Path | None) -> str | None:
+    """Return the placement policy to plan by; that of a file counts unless there is a plan or a run to resume."""
+    in_force = plan is None and target.resume is None and _names(named, "planning", "policy")
+    return target.config.planning.policy if in_force or "planning.policy" in options else None
+
+
 def _report(handle: "Run", as_json: bool) -> None:
     from penstock.cli.report import report
 
@@ -159,7 +160,7 @@ def _report(handle: "Run", as_json: bool) -> None:
 
 
 def _follow(handle: "Run", duration: float | None, as_json: bool, changes: list[Callable[[], str]]) -> None:
-    """Show the run until it ends, then say how it went; the exit code is 1 where the application failed."""
+    """Show the run until it ends, then summarize it; the exit code is 1 if the application failed."""
     from penstock.cli.follower import Follower
     from penstock.cli.output import errors, print_json
     from penstock.runtime.storage.run_folder import load

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.cli.app_spec import Wanted
+from penstock.cli.app_spec import Target
 
 if TYPE_CHECKING:
     from penstock.api.dataflow import Dataflow
@@ -26,7 +26,7 @@ class Plans(NamedTuple):
 
 
 def find_plans(
-    wanted: Wanted,
+    target: Target,
     flow: "Dataflow",
     policy: str | None,
     file: Path | None,
@@ -35,8 +35,8 @@ def find_plans(
     model: Path | None,
 ) -> Plans:
     """Return the plans as options have them, each checked before anything is started."""
-    cluster, goal, seed = wanted.cluster, wanted.objective, wanted.told.seed
-    first = _planned(wanted.told.text or "", flow, cluster, policy, file)
+    cluster, goal, seed = target.cluster, target.config.planning.objective, target.config.execution.seed
+    first = _planned(target.spec.app, flow, cluster, policy, file)
     models = _models(model, policy, cluster)
     if models is not None and policy is not None and cluster is not None:
         ((_, make),) = _makers(flow, cluster, [policy], goal, seed, models)

@@ -392,7 +392,7 @@ def goes_on(info: "RunInfo") -> str:
     from penstock.runtime.storage.checkpoints import numbers, read_manifest
     from penstock.runtime.storage.disk import Posix
 
-    if info.setup is None:
+    if info.config is None:
         return ""
     disk, folder = Posix(), str(info.checkpoints_path)
     there = numbers(disk, folder)

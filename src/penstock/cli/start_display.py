@@ -1,48 +1,63 @@
-"""The beginning of `penstock run`: the application is started, and whoever waits is told for what."""
+"""The start of a run on the terminal: what it waits for, notes and warnings."""
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
+from penstock.runtime.config import Changes
+
 if TYPE_CHECKING:
     from penstock.api.dataflow import Dataflow
+    from penstock.cli.run_plans import Plans
     from penstock.runtime.run import Run
 
 
-def begin(flow: "Dataflow", settings: dict[str, Any], quiet: bool) -> "Run":
-    """Start the application, saying meanwhile what is being waited for; Ctrl-C is heeded between two steps of it."""
+def start_run(
+    flow: "Dataflow", changes: Changes, plans: "Plans", runs: Path, resume: Path | None, *, quiet: bool
+) -> "Run":
+    """Start the application and print what it waits for; Ctrl-C takes effect between two steps."""
     from penstock.cli.follower import Interrupts
     from penstock.cli.output import console
-    from penstock.startup.resume import AtItsEnd
+    from penstock.startup.callbacks import StartCallbacks
+    from penstock.startup.resume import AlreadyCompleted
     from penstock.startup.start import start
 
     def progress(text: str) -> None:
         if interrupts.count:
             raise KeyboardInterrupt
-        beginning.wait(text)
+        display.show_progress(text)
 
     try:
-        with Interrupts() as interrupts, _Beginning(flow, quiet) as beginning:
-            return start(flow, progress=progress, tell=beginning.tell, **settings)
-    except AtItsEnd as end:
-        if not end.published:
+        with Interrupts() as interrupts, _StartDisplay(flow, quiet) as display:
+            return start(
+                flow,
+                config=changes,
+                plan=plans.first,
+                policy=plans.policy,
+                runs=runs,
+                resume=resume,
+                callbacks=StartCallbacks(progress=progress, notify=display.notify),
+            )
+    except AlreadyCompleted as completed:
+        if not completed.published:
             raise
-        console.print(str(end), markup=False, soft_wrap=True)
+        console.print(str(completed), markup=False, soft_wrap=True)
         raise typer.Exit from None
     except KeyboardInterrupt:
         raise typer.Abort("stopped while it was starting") from None
 
 
-class _Beginning:
-    """Says what is being waited for while a run starts, and before that what the application promises."""
+class _StartDisplay:
+    """Prints what the start of a run waits for, after the guarantees of the application."""
 
     def __init__(self, flow: "Dataflow", quiet: bool) -> None:
         from penstock.cli.output import errors
 
-        self._flow, self._quiet, self._terminal, self._said = flow, quiet, errors, ""
+        self._flow, self._quiet, self._terminal, self._shown = flow, quiet, errors, ""
         self._spinner = errors.status(f"starting {flow.name}")
 
-    def __enter__(self) -> "_Beginning":
+    def __enter__(self) -> "_StartDisplay":
         if self._terminal.is_terminal and not self._quiet:
             self._spinner.start()
         return self
@@ -50,24 +65,24 @@ class _Beginning:
     def __exit__(self, *_: object) -> None:
         self._spinner.stop()
 
-    def tell(self, text: str) -> None:
-        """Say something that is to stay."""
+    def notify(self, text: str) -> None:
+        """Print a line that stays."""
         if not self._quiet:
             style = "yellow" if text.startswith("warning: ") else None
             self._terminal.print(text, markup=False, soft_wrap=True, style=style)
 
-    def wait(self, text: str) -> None:
-        """Say what is waited for."""
+    def show_progress(self, text: str) -> None:
+        """Show what the start waits for."""
         from rich.markup import escape
 
         from penstock.cli.app_spec import promise
 
-        if self._quiet or text == self._said:
+        if self._quiet or text == self._shown:
             return
-        if not self._said:  # nothing was refused
-            self.tell(promise(self._flow))
-        self._said = text
+        if not self._shown:  # nothing was refused
+            self.notify(promise(self._flow))
+        self._shown = text
         if self._terminal.is_terminal:
             self._spinner.update(escape(text))
         else:
-            self.tell(text)
+            self.notify(text)

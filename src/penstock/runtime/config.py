@@ -229,10 +229,10 @@ BY_PATH = {each.path: each for each in all_fields()}
 
 
 def refuse_fixed(before: RunConfig, after: RunConfig) -> None:
-    """Refuse changes of settings that a resumed run keeps."""
+    """Refuse changes of settings that a resumed run keeps; its folders have a check of their own."""
     for each in BY_PATH.values():
         kept, wanted = value_of(before, each.path), value_of(after, each.path)
-        if each.setting.fixed and kept != wanted:
+        if each.setting.fixed and each.path != "telemetry.folder" and kept != wanted:
             problem = f"a resumed run keeps {'its default' if kept is None else repr(kept)}, got {wanted!r}"
             raise InvalidInput(each.path, f"{problem}; leave it out, or start a new run")
 

@@ -4,11 +4,10 @@ import secrets
 import socket
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -19,7 +18,7 @@ from penstock.model.files import save
 from penstock.model.plan import Plan, to_placement
 from penstock.runtime.config import RunConfig
 from penstock.runtime.controller.process import Driver, listen_for_workers
-from penstock.runtime.controller.settings import RunSpec, Site, routes_of, run_folders
+from penstock.runtime.controller.settings import Complete, RunSpec, Site, routes_of, run_folders
 from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.controller.worker_supervisor import Crew
 from penstock.runtime.layout import Layout
@@ -27,6 +26,7 @@ from penstock.runtime.run import Extend, Progress, Run
 from penstock.runtime.spark.executors import Executor, is_local, registered
 from penstock.runtime.spark.jobs import Job, SlotJobs
 from penstock.runtime.spark.shipping import modules_of, ship
+from penstock.runtime.storage.checkpoints import Manifest
 from penstock.runtime.storage.run_folder import RunInfo
 from penstock.runtime.worker.process import WorkerSettings, main
 from penstock.runtime.worker.tuple_policies import prepare
@@ -36,54 +36,66 @@ EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  addresses to listen on that nobody
 Places = Sequence[tuple[Site, Executor]]  # workers, and the executor of each
 
 
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """Where a run executes: the session, the machines, the workers on them, and the plan of its tasks."""
+
+    spark: SparkSession
+    cluster: Cluster
+    plan: Plan
+    places: Places
+    executors: Sequence[Executor]  # that were found; another one is new
+    emulated: bool
+    complete: Complete  # places tasks whose slots are lost
+    extend: Extend  # chooses the tasks that move to a new machine
+    listener: socket.socket | None = None  # on which workers connect; None: an address that every executor reaches
+
+
 def launch(
-    spark: SparkSession,
     flow: Dataflow,
-    cluster: Cluster,
-    plan: Plan,
-    places: Places,
-    stack: ExitStack,
-    *,
-    found: Sequence[Executor],
-    emulated: bool,
-    telemetry: Path | None,
     info: RunInfo,
     config: RunConfig,
-    origin: Mapping[str, Any],
-    progress: Progress,
-    listener: socket.socket | None = None,
-    extend: Extend | None = None,
+    deployment: Deployment,
+    stack: ExitStack,
+    *,
+    resumed: Manifest | None = None,
+    epoch: int = 0,
+    progress: Progress = lambda _: None,
 ) -> Run:
     """Start the workers of a run and return when tuples flow.
 
-    `places` are the workers and the executor of each, chosen from those that were `found`: one that has come since is
-    new. What `stack` holds is taken over, and closed when the run has ended. `listener` is where workers call; None: an
-    address that every executor should reach. `extend` is asked when Spark has got a machine beyond those.
+    The run owns the contents of `stack` and closes them when it ends. resumed, epoch: the checkpoint and the last epoch
+    of a run that is resumed.
     """
+    spark, cluster, plan, places = deployment.spark, deployment.cluster, deployment.plan, deployment.places
     layout = Layout(flow)
     placement = to_placement(plan, layout.application, cluster)
+    telemetry = str(info.telemetry_path.absolute()) if config.telemetry.enabled else ""
     spec = RunSpec(
         run=info.run,
         sites=tuple(site for site, _ in places),
         placement=tuple(cluster.slot_names[slot] for slot in placement.slots),
         config=config,
-        folders=run_folders(str(info.path.absolute()), "" if telemetry is None else str(telemetry.absolute())),
+        folders=run_folders(str(info.path.absolute()), telemetry),
         master=str(spark.sparkContext.master),
         policy=plan.policy,
-        emulated=cluster if emulated else None,
+        emulated=cluster if deployment.emulated else None,
         routes=routes_of(plan),
-        **origin,
+        resumed=resumed,
+        epoch=epoch,
+        complete=deployment.complete,
     )
     save(plan, info.plan_path)
     prepare(plan.tuples)
     host = "127.0.0.1" if is_local(spark) else str(spark.conf.get("spark.driver.host"))
     secret = secrets.token_bytes(32)
-    protects = info.setup is not None and info.setup.protect_frames
-    driver = Driver(Controller(layout, spec, time.monotonic()), secret, listener or listen_for_workers(host), protects)
+    protects = config.execution.protect_frames
+    listener = deployment.listener or listen_for_workers(host)
+    driver = Driver(Controller(layout, spec, time.monotonic()), secret, listener, protects)
     bound, port = driver.address
     jobs = SlotJobs(spark, info.run)
     run = Run(layout, info, driver, jobs, cluster, stack.pop_all())
-    run.extend = extend
+    run.extend = deployment.extend
     work = partial(main, flow)
 
     def start(site: str, executor: Executor | None) -> Job:
@@ -97,9 +109,9 @@ def launch(
         if is_local(spark):
             crew = Crew(driver, start, [(site, None) for site, _ in places])
         else:
-            known = {executor.id for executor in found}
+            known = {executor.id for executor in deployment.executors}
             there = [executor for executor in registered(spark) if executor.id in known]
-            grown = run.grow if not emulated and _takes_all(places, there) else None
+            grown = run.grow if not deployment.emulated and _takes_all(places, there) else None
             crew = Crew(driver, start, places, partial(registered, spark), grown)
         crew.begin(time.monotonic())
         run.crew = crew
@@ -111,6 +123,6 @@ def launch(
 
 
 def _takes_all(places: Places, executors: Sequence[Executor]) -> bool:
-    """Whether a run has every slot that there is, so that it should have those of further executors too."""
+    """Whether a run uses every slot, so that it should also use those of further executors."""
     taken = Counter(executor.id for _, executor in places)
     return all(taken[executor.id] >= executor.cores - 1 for executor in executors)

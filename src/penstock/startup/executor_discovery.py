@@ -1,24 +1,20 @@
-"""Where a run can be: Spark's executors as machines, and which of them has which worker process."""
+"""Where a run can execute: Spark's executors as machines, and the worker processes on each."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock.model.cluster import Cluster, Machine
+from penstock.runtime.controller.settings import Site, sites_of
+from penstock.runtime.spark.executors import Executor
+from penstock.runtime.worker.memory import host_capacity
 
-if TYPE_CHECKING:
-    from penstock.runtime.controller.settings import Site
-    from penstock.runtime.spark.executors import Executor
 
-
-def discover(executors: Sequence["Executor"], local: bool, slots: int | None = None) -> Cluster:
+def discover(executors: Sequence[Executor], local: bool, slots: int | None = None) -> Cluster:
     """Describe Spark's executors as a cluster: a machine each, of which one core is kept free.
 
-    So many `slots` are dealt to the executors in turn; None: as many as they have cores for.
+    slots: their total number, dealt to the executors in turn. Default: one per core.
     """
-    from penstock.runtime.worker.memory import host_capacity
-
     if local:
         cpu, memory = host_capacity()
         machine = Machine(name="local", cores=int(cpu), slots=slots or int(cpu), memory_mb=memory)
@@ -33,10 +29,8 @@ def discover(executors: Sequence["Executor"], local: bool, slots: int | None = N
     )
 
 
-def places(cluster: Cluster, executors: Sequence["Executor"], emulated: bool) -> list[tuple["Site", "Executor"]]:
-    """Say which worker processes there are, and on which executor each: a machine each, or a slot each."""
-    from penstock.runtime.controller.settings import Site, sites_of
-
+def places(cluster: Cluster, executors: Sequence[Executor], emulated: bool) -> list[tuple[Site, Executor]]:
+    """Return the worker processes, one per emulated machine or else per slot, and the executor of each."""
     if not emulated:
         named = {executor.machine.name: executor for executor in executors}
         return [
@@ -52,7 +46,7 @@ def places(cluster: Cluster, executors: Sequence["Executor"], emulated: bool) ->
     return found
 
 
-def _shares(executors: Sequence["Executor"], slots: int | None) -> list[int]:
+def _shares(executors: Sequence[Executor], slots: int | None) -> list[int]:
     """Return how many slots each executor has."""
     room = [executor.machine.slots for executor in executors]
     if slots is None:

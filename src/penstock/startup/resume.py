@@ -1,8 +1,8 @@
-"""Taking a run over whose driver has died, was stopped or failed: what is left of it, and whether it can go on.
+"""Resuming a run whose driver has died, was stopped or failed: what is left of it, and whether it can continue.
 
-Everything is looked at before anything is changed. An application whose shape is not that of the checkpoint is refused
-with all the differences. Where no checkpoint was ever complete nothing has been published either, so that the run may
-begin anew. Where there were some and none is whole, it may not: what was published would be published twice.
+All checks come before any change. An application whose shape differs from that of the checkpoint is refused with all
+the differences. If no checkpoint was ever complete, nothing was published either, and the run starts again from the
+beginning. If there were some and all are damaged, the run is refused: its output would be published twice.
 """
 
 import time
@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from penstock.api.dataflow import Dataflow
 from penstock.api.outputs import output_folders
@@ -21,19 +23,19 @@ from penstock.model.plan import Plan, to_plan
 from penstock.model.routes import route
 from penstock.model.slotgraph import expand_links, expand_slots
 from penstock.model.taskgraph import expand_tasks
-from penstock.model.tuples import TuplePolicies
+from penstock.runtime.config import RunConfig
 from penstock.runtime.controller.settings import Complete
 from penstock.runtime.handle import LogLine
 from penstock.runtime.layout import Layout
 from penstock.runtime.storage import checkpoints
 from penstock.runtime.storage import run_folder as folder
-from penstock.runtime.storage.checkpoints import Journal, Manifest
+from penstock.runtime.storage.checkpoints import Manifest
 from penstock.runtime.storage.disk import Posix
-from penstock.runtime.storage.run_folder import LogFile, RunInfo, RunLock, Setup
+from penstock.runtime.storage.run_folder import LogFile, RunInfo, RunLock
 
 
-class AtItsEnd(PenstockError):
-    """A run with nothing left to do; `published` where its last files had yet to get their names, and now have."""
+class AlreadyCompleted(PenstockError):
+    """A run with nothing left to do; `published`: its last files were ready and have just been published."""
 
     def __init__(self, problem: str, published: bool) -> None:
         super().__init__(problem)
@@ -42,23 +44,32 @@ class AtItsEnd(PenstockError):
 
 @dataclass(frozen=True)
 class Resumption:
-    """A run that this process may take over, from where it goes on, and what a person should be told of that."""
+    """A run that this process has locked, and what it continues from."""
 
     info: RunInfo
-    setup: Setup
+    config: RunConfig  # as stored, with the tuple policies and limits that were in force
     lock: RunLock
-    manifest: Manifest | None  # None: it begins anew
+    manifest: Manifest | None  # None: it starts from the beginning
     epoch: int  # the last one that was issued
-    placement: dict[str, str]  # task -> slot: where tasks should be; empty: it is not known
-    policy: str  # that has placed them so
-    tuples: TuplePolicies  # that were in force
-    limits: dict[str, float]  # of sources, likewise
+    placement: dict[str, str]  # task -> slot: where tasks should be; empty: unknown
+    policy: str  # that placed them
     outputs: tuple[str, ...]  # folders of its sinks
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def tell(self, listener: Callable[[str], None]) -> None:
-        """Say in the run's log, and to a listener, what a person should know."""
+    @property
+    def base(self) -> RunConfig:
+        """The settings that changes apply to. Folders outside the run's own are not among them: they must be set again.
+
+        `run.json` may be another user's: it alone must not make this process write elsewhere.
+        """
+        telemetry, execution = self.config.telemetry, replace(self.config.execution, share=None)
+        if folder.outside(self.info, self.info.telemetry) is not None:
+            telemetry = replace(telemetry, folder=None)
+        return replace(self.config, telemetry=telemetry, execution=execution)
+
+    def report(self, listener: Callable[[str], None]) -> None:
+        """Write notes and warnings to the run's log and to a listener."""
         log = LogFile(self.info)
         for level, texts in (("warning", self.warnings), ("info", self.notes)):
             for text in texts:
@@ -67,39 +78,40 @@ class Resumption:
         log.close()
 
     def clear(self) -> None:
-        """Remove what comes after the checkpoint that it goes on from, published or not: those tuples come again."""
+        """Remove all output after the checkpoint, published or not: those tuples are processed again."""
         last = 0 if self.manifest is None else self.manifest.number
         checkpoints.withdraw(Posix(), str(self.info.checkpoints_path.absolute()), last, self.outputs)
 
 
-def find_resumable(what: str | Path | None, runs: Path = folder.RUNS) -> tuple[RunInfo, Setup]:
-    """Return a run and how it was started; refuse one that does not say."""
+def find_resumable(what: str | Path | None, runs: Path = folder.RUNS) -> tuple[RunInfo, RunConfig]:
+    """Return a run and its settings; refuse one that has none."""
     info = folder.find(what, runs)
     _refuse_given_up(info)
-    if info.setup is None:
-        problem = f"run {info.run} was started by Penstock {info.version}, which did not write down how"
+    if info.config is None:
+        problem = f"run {info.run} was started by Penstock {info.version}, which did not store its settings"
         raise InvalidInput("resume", f"{problem}; start a new run in its place")
-    return info, info.setup
+    return info, info.config
 
 
-def refuse_places(info: RunInfo, setup: Setup, telemetry: Path | str | bool | None, share: str | None) -> None:
-    """Refuse to write outside a run's folder only because its `run.json` says so: such a folder must be named again."""
-    elsewhere = folder.outside(info, info.telemetry)
-    if telemetry is not None and (not isinstance(telemetry, Path | str) or elsewhere != Path(telemetry).absolute()):
-        raise InvalidInput("telemetry", "a run that is resumed keeps what it had, leave it out; or start a new run")
-    if elsewhere is not None and telemetry is None and setup.telemetry:
+def refuse_folders(info: RunInfo, stored: RunConfig, config: RunConfig) -> None:
+    """Refuse to write outside a run's folder only because its `run.json` says so: such a folder must be set again."""
+    elsewhere, telemetry = folder.outside(info, info.telemetry), config.telemetry.folder
+    if telemetry is not None and elsewhere != Path(telemetry).absolute():
+        problem = f"a resumed run keeps its folder, got {telemetry!r}"
+        raise InvalidInput("telemetry.folder", f"{problem}; leave it out, or start a new run")
+    if elsewhere is not None and telemetry is None and stored.telemetry.enabled:
         problem = f"run {info.run} keeps its telemetry outside its folder, in {elsewhere}"
-        raise InvalidInput("telemetry", f"{problem}; confirm that by naming it again (--telemetry {elsewhere})")
-    if setup.share is not None and share is None:
-        problem = f"run {info.run} shares its machines by a folder outside its own, {setup.share}"
-        raise InvalidInput("share", f"{problem}; confirm that by naming it again")
+        raise InvalidInput("telemetry.folder", f"{problem}; confirm it by setting it again (--telemetry {elsewhere})")
+    if stored.execution.share is not None and config.execution.share is None:
+        problem = f"run {info.run} shares its machines through a folder outside its own, {stored.execution.share}"
+        raise InvalidInput("execution.share", f"{problem}; confirm it by setting it again")
 
 
-def take(info: RunInfo, setup: Setup, flow: Dataflow) -> Resumption:
-    """Take a run's lock and say from where an application goes on in it; nothing is changed where it is refused."""
+def take(info: RunInfo, stored: RunConfig, flow: Dataflow) -> Resumption:
+    """Lock a run and return what an application continues from; a run that is refused stays unchanged."""
     lock = RunLock(info)
     try:
-        return _looked_at(info, setup, flow, lock)
+        return _inspect(info, stored, flow, lock)
     except BaseException:
         lock.release()
         raise
@@ -113,10 +125,10 @@ def emulated_cluster(info: RunInfo) -> Cluster | None:
 def _refuse_given_up(info: RunInfo) -> None:
     if info.given_up:
         problem = f"run {info.run} was a path that was given up, its tuples are with the application's other paths"
-        raise InvalidInput("resume", f"{problem}; penstock cluster serve goes on with these")
+        raise InvalidInput("resume", f"{problem}; penstock cluster serve continues those")
 
 
-def _looked_at(info: RunInfo, setup: Setup, flow: Dataflow, lock: RunLock) -> Resumption:
+def _inspect(info: RunInfo, stored: RunConfig, flow: Dataflow, lock: RunLock) -> Resumption:
     _refuse_given_up(folder.load(info.path))  # as it is now that nobody else has it
     disk, place = Posix(), str(info.checkpoints_path.absolute())
     outputs = output_folders(flow, str(info.path.absolute()))
@@ -129,22 +141,14 @@ def _looked_at(info: RunInfo, setup: Setup, flow: Dataflow, lock: RunLock) -> Re
     if manifest is not None:
         _refuse_other(info, manifest, flow)
         if manifest.last:
-            raise _at_its_end(info, manifest)
-    found = Resumption(info, setup, lock, manifest, *_left(journal, manifest, info, setup), outputs)
-    found.warnings.extend(damaged)
-    found.notes.extend(_told(info, manifest))
-    return found
-
-
-def _left(
-    journal: Journal | None, manifest: Manifest | None, info: RunInfo, setup: Setup
-) -> tuple[int, dict[str, str], str, TuplePolicies, dict[str, float]]:
-    """Return the last epoch, where tasks should be, by which policy, and the tuple policies and limits in force."""
-    before = (0, {}) if manifest is None else (manifest.epoch, manifest.placement)
-    if journal is None:
-        return *before, info.policy, setup.tuples, setup.limits
-    policy = journal.policy or info.policy
-    return max(journal.epoch, before[0]), journal.placement or before[1], policy, journal.tuples, journal.limits
+            raise _completed(info, manifest)
+    epoch, placement = (0, {}) if manifest is None else (manifest.epoch, manifest.placement)
+    policy = info.policy
+    if journal is not None:
+        epoch, placement = max(journal.epoch, epoch), journal.placement or placement
+        policy, stored = journal.policy or policy, replace(stored, tuple_policies=journal.tuples, limits=journal.limits)
+    notes = _notes(info, manifest)
+    return Resumption(info, stored, lock, manifest, epoch, placement, policy, outputs, notes, list(damaged))
 
 
 def _refuse_other(info: RunInfo, manifest: Manifest, flow: Dataflow) -> None:
@@ -154,31 +158,31 @@ def _refuse_other(info: RunInfo, manifest: Manifest, flow: Dataflow) -> None:
         raise InvalidInput("resume", f"{problem}. Resume it with the application as it was, or start a new run")
 
 
-def _at_its_end(info: RunInfo, manifest: Manifest) -> AtItsEnd:
-    """Finish publishing where that was all that was left, and say so."""
+def _completed(info: RunInfo, manifest: Manifest) -> AlreadyCompleted:
+    """Publish what was ready, if that was all that was left, and return the error that reports it."""
     disk, place = Posix(), str(info.checkpoints_path.absolute())
     ready = checkpoints.PUBLISHED not in disk.listed(checkpoints.folder_of(place, manifest.number))
     if ready:
         checkpoints.publish(disk, place, manifest)
     output = f"its output is in {info.output_path}"
     if ready:
-        text = f"run {info.run} had come to its end but for publishing what was ready; that is done, {output}"
-        return AtItsEnd(text, True)
-    return AtItsEnd(f"run {info.run} has come to its end, there is nothing to resume; {output}", False)
+        text = f"run {info.run} had completed except for publishing its last files; they are published now, {output}"
+        return AlreadyCompleted(text, True)
+    return AlreadyCompleted(f"run {info.run} has completed, there is nothing to resume; {output}", False)
 
 
-def _told(info: RunInfo, manifest: Manifest | None) -> list[str]:
+def _notes(info: RunInfo, manifest: Manifest | None) -> list[str]:
     if manifest is None:
-        return [f"run {info.run} has no complete checkpoint, it begins anew"]
-    given = sum(task.counted for task in manifest.tasks if task.position)
-    told = [f"run {info.run} goes on from checkpoint {manifest.number}, after {given:,} source tuples"]
+        return [f"run {info.run} has no complete checkpoint, it starts from the beginning"]
+    emitted = sum(task.counted for task in manifest.tasks if task.position)
+    notes = [f"run {info.run} continues from checkpoint {manifest.number}, after {emitted:,} source tuples"]
     if manifest.version != (own := version("penstock")):
-        told.append(f"its checkpoint is of Penstock {manifest.version}, this is {own}; the format is the same")
-    return told
+        notes.append(f"its checkpoint is of Penstock {manifest.version}, this is {own}; the format is the same")
+    return notes
 
 
-def plan_of(found: Resumption, flow: Dataflow, cluster: Cluster, objective: str, complete: Complete) -> Plan | None:
-    """Return the plan that puts tasks where they were, as far as these slots are there; None where none of them is."""
+def plan_of(found: Resumption, flow: Dataflow, cluster: Cluster, config: RunConfig, complete: Complete) -> Plan | None:
+    """Return a plan that keeps tasks on their slots, as far as these are available; None: none of them is."""
     names = Layout(flow).names
     wanted = [found.placement.get(name, "") for name in names]
     there = cluster.slot_names
@@ -195,4 +199,5 @@ def plan_of(found: Resumption, flow: Dataflow, cluster: Cluster, objective: str,
             return None
         routes = dict(ways)
     placement = Placement(tuple(placed), routes)
-    return to_plan(application, cluster, placement, policy=found.policy, objective=objective, seed=found.setup.seed)
+    objective, seed = config.planning.objective, config.execution.seed
+    return to_plan(application, cluster, placement, policy=found.policy, objective=objective, seed=seed)

@@ -1,84 +1,75 @@
-"""What may be asked of the start of a run: everything is looked at before anything is made or started."""
+"""Checks of a run's settings and application, before anything is created or started."""
 
-import math
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from penstock.api.contracts import Sink
 from penstock.api.dataflow import Dataflow
+from penstock.api.guarantees import require_guarantee
 from penstock.model.cluster import Cluster, check_pins
 from penstock.model.errors import FileProblem, InvalidInput
-
-SHORTEST_S = 0.1  # between checkpoints; saving one takes some hundredths
-
-
-def refuse_below_one(**counts: int | None) -> None:
-    """Refuse counts that are none."""
-    for name, count in counts.items():
-        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
-            raise InvalidInput(name, f"expected a whole number ≥ 1, got {count!r}")
-
-
-def refuse_seconds(checkpoint_s: float | None) -> None:
-    """Refuse a time between checkpoints that is none, or too short to be kept."""
-    if checkpoint_s is None:
-        return
-    seconds = math.nan if isinstance(checkpoint_s, bool) or not isinstance(checkpoint_s, int | float) else checkpoint_s
-    if seconds != 0 and not SHORTEST_S <= seconds < math.inf:
-        problem = f"expected 0 or seconds ≥ {SHORTEST_S}, got {checkpoint_s!r}"
-        raise InvalidInput("checkpoint_s", f"{problem}; 5 is usual, and 0 makes only one, at the end")
+from penstock.model.limits import changed_limits
+from penstock.model.tuples import TuplePolicies
+from penstock.pipeline.session import running_session
+from penstock.policies.streams import check
+from penstock.runtime.config import MIN_INTERVAL_S, RunConfig
+from penstock.runtime.layout import Layout
+from penstock.runtime.spark.closures import pack
+from penstock.runtime.spark.executors import is_local_master
+from penstock.runtime.storage.run_folder import refuse_unwritable
+from penstock.startup.executor_discovery import discover
 
 
-def refuse_umask(umask: int | None) -> None:
-    """Refuse a umask that is none, or that would keep the owner out."""
-    if umask is None:
-        return
-    if isinstance(umask, bool) or not isinstance(umask, int) or not 0 <= umask <= 0o077:
-        shown = f"{umask:03o}" if isinstance(umask, int) else repr(umask)
-        raise InvalidInput("umask", f"expected 000 to 077 (octal), got {shown}; 077 is for the owner alone")
+def checked(config: RunConfig, flow: Dataflow, emulated: Cluster | None, runs: Path) -> RunConfig:
+    """Return settings with absolute folders; refuse those that this application or this host cannot have."""
+    execution, telemetry = config.execution, config.telemetry
+    if 0 < config.checkpointing.interval_s < MIN_INTERVAL_S:
+        problem = f"expected at least {MIN_INTERVAL_S} s, or 0 for one checkpoint at the end"
+        raise InvalidInput("checkpointing.interval_s", f"{problem}, got {config.checkpointing.interval_s:g}")
+    for name, place in (("telemetry", telemetry.folder), ("runs", runs), ("share", execution.share)):
+        if place is not None:
+            refuse_unwritable(Path(place), name)
+    refuse_share(execution.share, emulated, execution.master or "local")
+    require_guarantee(flow, config.checkpointing.guarantee)
+    _refuse_tuple_policies(config.tuple_policies, flow)
+    return replace(
+        config,
+        execution=replace(execution, share=_absolute(execution.share)),
+        telemetry=replace(telemetry, folder=_absolute(telemetry.folder)),
+        limits=changed_limits({}, config.limits, flow.application),
+    )
 
 
-def refuse_restarts(restarts: int | None, window_s: float | None) -> None:
-    """Refuse a restart limit that is none."""
-    if restarts is not None and (isinstance(restarts, bool) or not isinstance(restarts, int) or restarts < 0):
-        raise InvalidInput("restarts", f"expected a whole number ≥ 0, got {restarts!r}; 10 is usual")
-    seconds = 1.0 if window_s is None else window_s
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
-        raise InvalidInput("restart_window_s", f"expected seconds > 0, got {window_s!r}; 600 is usual")
+def _absolute(folder: str | None) -> str | None:
+    return None if folder is None else str(Path(folder).absolute())
 
 
-def refuse_unwritable(**folders: Path | str | bool | None) -> None:
-    """Refuse folders in which nothing could be written."""
-    from penstock.runtime.storage import run_folder as folder
-
-    for name, place in folders.items():
-        if isinstance(place, Path | str):
-            folder.refuse_unwritable(Path(place), name)
+def _refuse_tuple_policies(tuples: TuplePolicies, flow: Dataflow) -> None:
+    """Refuse tuple policies that are unknown, or that no stream of an application can have."""
+    if tuples.slot_ms is not None and not tuples.named:
+        problem = f"no policy is in force that decides once per slot, got {tuples.slot_ms:g}"
+        raise InvalidInput("tuple_policies.slot_ms", f"{problem}; set routing or sending")
+    check(tuples, flow.application)
 
 
 def refuse_share(share: str | None, emulate: Cluster | None, master: str) -> None:
-    """Refuse to share machines that are not emulated or may be on other hosts; make the folder where it is missing."""
+    """Refuse to share machines that are not emulated or may be on other hosts; make the folder if it is missing."""
     if share is None:
         return
     if emulate is None:
         raise InvalidInput(
-            "share", f"expected emulate beside it, got {share!r} alone; only emulated machines are shared"
+            "execution.share", f"expected emulate beside it, got {share!r} alone; only emulated machines are shared"
         )
     if not master.startswith("local"):
         problem = f"expected an embedded session, as workers share a file on this host, got master {master!r}"
-        raise InvalidInput("share", f"{problem}; leave out share or master")
+        raise InvalidInput("execution.share", f"{problem}; leave out share or master")
     try:
         Path(share).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise FileProblem(f"{share}: cannot be made, {why}; choose another folder to share") from None
-
-
-def refuse_changed(**settings: object) -> None:
-    """Refuse settings that a run which is resumed cannot change."""
-    for name, value in settings.items():
-        if value is not None:
-            raise InvalidInput(name, "a run that is resumed keeps what it had, leave it out; or start a new run")
 
 
 def address(text: str) -> tuple[str, int]:
@@ -87,16 +78,12 @@ def address(text: str) -> tuple[str, int]:
     if not colon:
         host, port = text, "0"
     if not host or not port.isdecimal() or int(port) > 65535:
-        raise InvalidInput("listen", f"expected HOST or HOST:PORT, got {text!r}")
+        raise InvalidInput("execution.listen", f"expected HOST or HOST:PORT, got {text!r}")
     return host, int(port)
 
 
 def known_cluster(emulate: Cluster | None, master: str | None, slots: int | None) -> Cluster | None:
     """Return the machines of a run, if they can be known before Spark starts: emulated ones, or this host."""
-    from penstock.pipeline.session import running_session
-    from penstock.runtime.spark.executors import is_local_master
-    from penstock.startup.executor_discovery import discover
-
     if emulate is not None:
         return emulate
     running = running_session()
@@ -119,9 +106,6 @@ def refuse_pins(flow: Dataflow, cluster: Cluster | None, emulated: bool) -> None
 
 def check_travels(flow: Dataflow) -> None:
     """Refuse code that no worker could receive."""
-    from penstock.runtime.layout import Layout
-    from penstock.runtime.spark.closures import pack
-
     Layout(flow)
     pack(partial(_nothing, flow))
 

@@ -4,6 +4,7 @@ Speed 1 is a 2.0 GHz core, as in Li's cluster; only `field-and-cloud` has speeds
 """
 
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -13,6 +14,8 @@ from msgspec import Meta
 from penstock.model.cluster import NEAR, Cluster, Link, Machine
 from penstock.model.entity import Count, NonNegative, Positive, Probability, SeedNumber
 from penstock.model.errors import InvalidInput
+from penstock.model.files import load_cluster
+from penstock.model.formats.repetita import read_network
 from penstock.workloads import networks
 from penstock.workloads.choice import Choice, Seed, choose
 
@@ -230,3 +233,12 @@ def cluster(spec: str) -> Cluster:
     """Return the cluster that a text specifies, such as `li-10` or `hetero:machines=20,seed=3`."""
     found = choose("cluster", CLUSTERS, spec)
     return found if found.name == spec else msgspec.structs.replace(found, name=spec)
+
+
+def find_cluster(text: str) -> Cluster:
+    """Return the cluster of a file or a built-in name; a `.graph` file is a network in Repetita's format."""
+    path = Path(text)
+    if path.suffix.lower() == ".graph":
+        return read_network(text)
+    is_file = path.suffix.lower() in (".toml", ".json") or "/" in text or path.exists()
+    return load_cluster(text) if is_file else cluster(text)

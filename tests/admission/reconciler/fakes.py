@@ -20,10 +20,11 @@ from penstock.model.errors import PenstockError
 from penstock.model.limits import Limits
 from penstock.model.status import ComponentStatus, Status
 from penstock.model.topology import Application
+from penstock.runtime.config import RunConfig
 from penstock.runtime.protocol.worker_messages import TaskEntry
 from penstock.runtime.storage import checkpoints
 from penstock.runtime.storage.disk import Posix
-from penstock.runtime.storage.run_folder import Setup, create
+from penstock.runtime.storage.run_folder import create
 from penstock.testing.cluster import ManualClock
 
 
@@ -62,7 +63,7 @@ class FakeRun:
     """A run that goes on until it is told to end; it has a folder and nothing else."""
 
     def __init__(self, launch: Launch, runs: Path) -> None:
-        self.info = create(launch.flow.name, runs, setup=Setup())
+        self.info = create(launch.flow.name, runs, config=RunConfig())
         self.launch = launch
         self.folder = self.info.path
         launch.note_folder(self.folder)

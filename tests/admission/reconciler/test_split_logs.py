@@ -14,7 +14,8 @@ from penstock.api.sinks.json_lines import JsonLines
 from penstock.api.sources.generated import Generated
 from penstock.api.sources.split import split
 from penstock.model.errors import FileProblem
-from penstock.runtime.storage.run_folder import RunLock, Setup, Taken, create, keep, load
+from penstock.runtime.config import RunConfig
+from penstock.runtime.storage.run_folder import RunInUse, RunLock, create, keep, load
 from penstock.testing.cluster import TestCluster
 
 TOTAL = 1500
@@ -29,7 +30,7 @@ def flow() -> Dataflow:
 
 def run_folder(folder: Path, path: str) -> Path:
     """Make a run's folder, named as its path."""
-    made = create("numbers", folder, setup=Setup())
+    made = create("numbers", folder, config=RunConfig())
     keep(msgspec.structs.replace(made, run=path))
     return made.path.rename(folder / path)
 
@@ -106,7 +107,7 @@ def test_refuses_to_give_back_where_checkpoints_are_damaged(tmp_path: Path) -> N
 def test_nothing_of_a_run_is_settled_that_a_process_drives(tmp_path: Path) -> None:
     folder = run_folder(tmp_path, "p0")
     lock = RunLock(load(folder))
-    with pytest.raises(Taken, match="run p0 is being run by"):
+    with pytest.raises(RunInUse, match="run p0 is being run by"):
         settle_run(folder)
     assert not load(folder).given_up
     lock.release()

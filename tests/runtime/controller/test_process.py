@@ -151,7 +151,7 @@ def test_a_run_writes_down_how_it_went_and_why_it_ended(tmp_path: Path) -> None:
         assert run.wait(PATIENCE)
         found = folder.load(run.folder)
         assert folder.outcome(found) == ("failed", "count[0]: ValueError: too much on tuple 'x'")
-        again = folder.taken_over(found)
+        again = folder.resume(found, found.settings, "")
         assert (again.outcome, again.reason, folder.last_status(again)) == ("", "", None)
 
 

@@ -13,13 +13,11 @@ import pytest
 from penstock.model.errors import FileProblem, UnknownName
 from penstock.runtime.handle import LogLine
 from penstock.runtime.storage.run_folder import (
-    Given,
     LogFile,
     NoRun,
     RunInfo,
+    RunInUse,
     RunLock,
-    Setup,
-    Taken,
     create,
     ended,
     find,
@@ -28,8 +26,9 @@ from penstock.runtime.storage.run_folder import (
     latest,
     load,
     refuse_unwritable,
-    taken_over,
+    resume,
 )
+from tests.settings import config
 
 
 def later(info: RunInfo, seconds: int) -> RunInfo:
@@ -42,7 +41,7 @@ def later(info: RunInfo, seconds: int) -> RunInfo:
 
 
 def test_a_new_folder_holds_what_a_run_needs_and_says_what_runs(tmp_path: Path) -> None:
-    info = create("word-count", tmp_path / "runs", master="local[4]", emulated="trio", policy="r-storm")
+    info = create("word-count", tmp_path / "runs", config=config(master="local[4]"), emulated="trio", policy="r-storm")
     assert info.path.parent == tmp_path / "runs"
     assert info.run == info.path.name
     assert info.run.startswith("word-count-")
@@ -58,18 +57,18 @@ def modes(info: RunInfo) -> list[str]:
 
 def test_only_its_user_may_look_into_a_folder_unless_the_run_lets_others(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
-    info = create("a", tmp_path / "runs", telemetry=elsewhere, setup=SETUP)
+    info = create("a", tmp_path / "runs", config=config(folder=str(elsewhere)))
     assert modes(info) == ["700", "700", "700"]
-    shared = create("a", tmp_path / "runs", setup=msgspec.structs.replace(SETUP, umask=0o027))
+    shared = create("a", tmp_path / "runs", config=config(umask=0o027))
     assert modes(shared) == ["750", "750", "750"]
     info.path.chmod(0o755)  # as an earlier version has made it
-    assert modes(taken_over(info))[0] == "700"
+    assert modes(resume(info, CONFIG, ""))[0] == "700"
 
 
 def test_a_folder_that_was_there_keeps_its_permissions(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o755)
-    assert modes(create("a", tmp_path / "runs", telemetry=elsewhere, setup=SETUP)) == ["700", "755", "700"]
+    assert modes(create("a", tmp_path / "runs", config=config(folder=str(elsewhere)))) == ["700", "755", "700"]
 
 
 def test_two_runs_of_one_second_get_two_folders(tmp_path: Path) -> None:
@@ -84,7 +83,7 @@ def test_an_application_with_parameters_gives_a_name_that_hadoop_takes(tmp_path:
 
 
 def test_telemetry_may_go_elsewhere(tmp_path: Path) -> None:
-    info = create("a", tmp_path / "runs", telemetry=tmp_path / "elsewhere")
+    info = create("a", tmp_path / "runs", config=config(folder=str(tmp_path / "elsewhere")))
     assert load(info.path).telemetry_path == tmp_path / "elsewhere"
     assert (tmp_path / "elsewhere").is_dir()
 
@@ -180,34 +179,32 @@ def test_the_log_names_who_speaks_and_takes_nothing_after_its_end(tmp_path: Path
 # What a driver needs that takes a run over
 
 
-SETUP = Setup(
-    given=Given(text="words:make", rate=500.0, arrivals="poisson", input="/data/book.txt", directory="/home/a"),
+CONFIG = config(
+    app="words:make",
+    rate_tps=500.0,
+    arrivals="poisson",
+    input="/data/book.txt",
+    directory="/home/a",
     master="spark://head:7077",
     policy="r-storm",
-    objective="delay",
     slots=4,
     seed=7,
-    in_flight=100,
-    window=64,
-    sample_tps=-1.0,
-    checkpoint_s=0.5,
-    guarantee="exactly-once",
-    telemetry=False,
+    enabled=False,
 )
 
 
 def test_a_folder_says_how_its_run_was_started(tmp_path: Path) -> None:
-    info = create("a", tmp_path, setup=SETUP)
-    assert load(info.path).setup == SETUP
-    assert load(create("a", tmp_path).path).setup is None
+    info = create("a", tmp_path, config=CONFIG)
+    assert load(info.path).config == CONFIG
+    assert load(create("a", tmp_path).path).config is None
 
 
 def test_a_folder_of_an_earlier_version_is_still_read(tmp_path: Path) -> None:
-    info = create("a", tmp_path, setup=SETUP)
+    info = create("a", tmp_path, config=CONFIG)
     old = msgspec.json.decode((info.path / "run.json").read_bytes())
-    del old["setup"], old["resumed"]
+    del old["config"], old["resumed"]
     (info.path / "run.json").write_bytes(msgspec.json.encode(old))
-    assert load(info.path) == msgspec.structs.replace(info, setup=None)
+    assert load(info.path) == msgspec.structs.replace(info, config=None)
 
 
 @pytest.fixture
@@ -220,21 +217,22 @@ def home() -> Iterator[Path]:
     shutil.rmtree(made, ignore_errors=True)
 
 
-def test_a_run_is_taken_over_with_what_changes_and_rubbish_is_cleared_away(tmp_path: Path, home: Path) -> None:
-    info = create("a", tmp_path / "runs", policy="heft", setup=SETUP)
+def test_a_resumed_run_has_its_new_settings_and_what_was_left_behind_is_removed(tmp_path: Path, home: Path) -> None:
+    info = create("a", tmp_path / "runs", policy="heft", config=CONFIG)
     (info.path / "spark" / "local").mkdir(parents=True)
     dead = msgspec.structs.replace(ended(info), pid=1, socket=str(home / "control"), version="0.0.1")
     keep(dead)
-    mine = taken_over(load(info.path), policy="t-storm")
+    mine = resume(load(info.path), config(slots=3), "t-storm")
     assert load(info.path) == mine
     assert (mine.pid, mine.socket, mine.ended, mine.resumed) == (os.getpid(), "", None, 1)
     assert (mine.policy, mine.version, mine.started) == ("t-storm", info.version, info.started)
+    assert (mine.config, mine.master) == (config(slots=3), "embedded")
     assert not home.exists()
     assert not (info.path / "spark").exists()
 
 
 def test_nothing_but_a_dead_socket_is_removed_whatever_the_folder_says(tmp_path: Path, home: Path) -> None:
-    info = create("a", tmp_path / "runs", setup=SETUP)
+    info = create("a", tmp_path / "runs", config=CONFIG)
     elsewhere, linked = tmp_path / "penstock-mine", Path(f"{home}-linked")
     elsewhere.mkdir()
     (elsewhere / "precious").write_text("")
@@ -247,14 +245,14 @@ def test_nothing_but_a_dead_socket_is_removed_whatever_the_folder_says(tmp_path:
         named = [elsewhere / "precious", elsewhere / "control", home / "precious", home / "live", linked / "control"]
         try:
             for path in named:
-                taken_over(msgspec.structs.replace(info, socket=str(path)))
+                resume(msgspec.structs.replace(info, socket=str(path)), CONFIG, "")
                 assert all(each.exists() for each in named), path
         finally:
             linked.unlink()
 
 
 def test_a_folder_that_says_what_cannot_be_is_refused(tmp_path: Path) -> None:
-    info = create("a", tmp_path, setup=SETUP)
+    info = create("a", tmp_path, config=CONFIG)
     raw = msgspec.json.decode((info.path / "run.json").read_bytes())
     for change in ({"pid": 2**70}, {"pid": -1}, {"started": "2025-01-01T00:00:00"}):
         (info.path / "run.json").write_bytes(msgspec.json.encode(raw | change))
@@ -263,8 +261,8 @@ def test_a_folder_that_says_what_cannot_be_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_driver_that_was_replaced_does_not_end_the_run(tmp_path: Path) -> None:
-    first = create("a", tmp_path, setup=SETUP)
-    second = taken_over(first)
+    first = create("a", tmp_path, config=CONFIG)
+    second = resume(first, CONFIG, "")
     assert ended(first) == second
     assert load(first.path).ended is None
     assert ended(second).ended is not None
@@ -289,7 +287,7 @@ def test_a_second_driver_is_refused_with_who_has_the_run_until_that_one_dies(tmp
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(Taken) as refused:
+        with pytest.raises(RunInUse) as refused:
             RunLock(info)
         holder.kill()
         holder.wait()
@@ -303,7 +301,7 @@ def test_a_second_driver_is_refused_with_who_has_the_run_until_that_one_dies(tmp
 def test_two_drivers_in_one_process_are_two_as_well(tmp_path: Path) -> None:
     info = create("a", tmp_path)
     lock = RunLock(info)
-    with pytest.raises(Taken, match=f"is being run by process {os.getpid()} on "):
+    with pytest.raises(RunInUse, match=f"is being run by process {os.getpid()} on "):
         RunLock(info)
     lock.release()
     RunLock(info).release()

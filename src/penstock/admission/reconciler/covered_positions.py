@@ -31,7 +31,7 @@ def settle_run(folder: Path, flow: Dataflow | None = None) -> dict[str, Covered]
 
     The run must have ended and cannot be resumed afterwards. `flow` gives the output folders outside the run's folder.
     Output after the checkpoint is removed, published or not; without a checkpoint nothing is covered. Raises
-    `FileProblem` if all checkpoints are damaged, and `Taken` if a process drives the run.
+    `FileProblem` if all checkpoints are damaged, and `RunInUse` if a process drives the run.
     """
     lock = RunLock(load(folder))
     try:

@@ -6,9 +6,10 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
+
+from msgspec.structs import replace
 
 from penstock.admission.book.file import BookFile
 from penstock.admission.reconciler.launch import Flows, Launch, PathRun, Start, count_workers
@@ -17,7 +18,10 @@ from penstock.admission.reconciler.reconciler import DRAIN_S, BookReconciler, Sc
 from penstock.admission.reconciler.state import ReconcilerState, logs_folder, state_file
 from penstock.model.cluster import Cluster
 from penstock.model.errors import FileProblem, InvalidInput, PenstockError
+from penstock.runtime.config import Checkpointing, Execution, RunConfig, Telemetry
+from penstock.startup.callbacks import StartCallbacks
 from penstock.startup.sessions import session
+from penstock.startup.start import start
 
 STEP_S = 0.1  # between two steps of the reconciler
 ROOM = 16  # minimum number of workers of an embedded session, for applications that are admitted later
@@ -168,19 +172,23 @@ def _shared_folder(book: Path, stack: ExitStack) -> Path:
 
 def _starter(runs: Path, machines: Path, checkpoint_s: float | None, telemetry: bool) -> Start:
     """Return a function that starts a path's run; starts are serialised, because they only slow each other down."""
-    from penstock.startup.start import start
-
     turn = Lock()
-    begin = partial(start, runs=runs, share=machines, checkpoint_s=checkpoint_s, telemetry=None if telemetry else False)
+    interval_s = Checkpointing().interval_s if checkpoint_s is None else checkpoint_s
+    config = RunConfig(
+        execution=Execution(share=str(machines)),
+        checkpointing=Checkpointing(interval_s=interval_s),
+        telemetry=Telemetry(enabled=telemetry),
+    )
 
     def started(launch: Launch) -> PathRun:
         with turn:
-            return begin(
+            return start(
                 launch.flow,
+                config=replace(config, limits=dict(launch.limits)),
                 emulate=launch.cluster,
                 plan=launch.plan,
-                limits=launch.limits,
-                noted=lambda info: launch.note_folder(info.path),
+                runs=runs,
+                callbacks=StartCallbacks(created=lambda info: launch.note_folder(info.path)),
             )
 
     return started

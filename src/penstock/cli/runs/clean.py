@@ -14,7 +14,7 @@ from penstock.cli.inputs import JsonOption, RunsOption
 from penstock.cli.output import console, print_json
 from penstock.cli.runs.list import end_of, print_runs, run_facts
 from penstock.model.errors import InvalidInput
-from penstock.runtime.storage.run_folder import RunInfo, Taken, all_runs, outcome, remove
+from penstock.runtime.storage.run_folder import RunInfo, RunInUse, all_runs, outcome, remove
 
 EXAMPLE = "penstock runs clean --older-than 7d --dry-run"
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -49,7 +49,7 @@ def clean(
         for info in chosen:
             try:
                 remove(info)
-            except Taken:  # somebody resumes it at this moment
+            except RunInUse:  # somebody resumes it at this moment
                 continue
             removed.append(info.run)
     if as_json:
@@ -72,7 +72,7 @@ def _removable(found: Sequence[RunInfo], older: timedelta | None, keep: int) -> 
     now = datetime.now().astimezone()
     for info in found[keep:]:
         recent = older is not None and now - end_of(info) < older
-        machines = None if info.setup is None else info.setup.share
+        machines = info.settings.execution.share
         if outcome(info)[0] and not recent and not info.path.is_symlink() and not is_kept(info.path, machines):
             yield info
 

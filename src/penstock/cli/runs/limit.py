@@ -49,7 +49,7 @@ def limit(
         print_json(found)
         return
     console.print(limits_line(found) or "no source has a limit", markup=False, soft_wrap=True)
-    path = path_of(info.path, None if info.setup is None else info.setup.share)
+    path = path_of(info.path, info.settings.execution.share)
     if path is not None and path.sources:  # an operator of an earlier version does not say them
         console.print(operated(path, found), markup=False, soft_wrap=True, style="yellow")
 

@@ -118,21 +118,17 @@ def _refuse_beside(meant: object, **options: object) -> None:
 
 def application_of(info: "RunInfo", named: str | None) -> "Application":
     """Return the application of a run, as it was started, or as it is named."""
-    import sys
-
-    from penstock.cli.app_spec import Told
+    from penstock.cli.app_spec import flow_of
     from penstock.model.errors import InvalidInput
+    from penstock.runtime.config import AppSpec
 
-    given = None if info.setup is None else info.setup.given
+    spec = info.settings.application
     if named is not None:
-        return Told(named).flow().application
-    if given is None:
+        return flow_of(AppSpec(app=named)).application
+    if spec is None:
         problem = f"run {info.run} was started by a program; name its application, --application module:object"
         raise InvalidInput("application", problem)
-    if given.directory not in sys.path:
-        sys.path.append(given.directory)
-    source, seed = None if given.input is None else Path(given.input), info.setup.seed if info.setup else 0
-    return Told(given.text, given.rate, given.arrivals, source, seed, given.parameters).flow().application
+    return flow_of(spec, info.settings.execution.seed).application
 
 
 def _of_run(calibrator: "Calibrator", info: "RunInfo", named: str | None, probe: bool | None) -> "Calibration":
@@ -160,10 +156,11 @@ def _of_application(
     duration: float,
     seed: int,
 ) -> "Calibration":
-    from penstock.cli.app_spec import Told
+    from penstock.cli.app_spec import flow_of
     from penstock.cli.inputs import cluster
     from penstock.model.errors import InvalidInput
     from penstock.policies.registry import placement_policy
+    from penstock.runtime.config import AppSpec
 
     for name, value in (("rate", rate), ("duration", duration)):
         if value is not None and not 0 < value < float("inf"):
@@ -171,7 +168,7 @@ def _of_application(
     machines = None if emulate is None else cluster(emulate)
     if policy is not None:
         placement_policy(policy)
-    flow = Told(text, rate, seed=seed).flow()
+    flow = flow_of(AppSpec(app=text, rate_tps=rate), seed)
     return calibrator.start(flow, duration, emulate=machines, policy=policy, seed=seed)
 
 

@@ -33,7 +33,7 @@ from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, Any, TextIO
+from typing import Annotated, TextIO
 
 import msgspec
 from msgspec import Meta
@@ -42,7 +42,7 @@ from penstock.model.decoding import Undecodable, decode_json
 from penstock.model.errors import FileProblem, PenstockError, UnknownName, nearest
 from penstock.model.files import write_whole
 from penstock.model.status import Status
-from penstock.model.tuples import TuplePolicies
+from penstock.runtime.config import RunConfig
 from penstock.runtime.handle import LogLine
 
 RUNS = Path("runs")
@@ -51,7 +51,6 @@ INFO = "run.json"
 STATUS = "status.json"
 LOCK = "lock"
 CHECKPOINTS = "checkpoints"
-PRIVATE = 0o077  # the umask of a run: only its user may read what it writes
 LOOKS, LOOK_S = 3, 0.02  # attempts to lock a run, and the seconds between them
 SOCKETS = "penstock-"  # with which the names of sockets' folders begin
 
@@ -60,49 +59,11 @@ class NoRun(PenstockError):
     """A run that is not there, or not running any more."""
 
 
-class Taken(PenstockError):
-    """A run that another driver has."""
+class RunInUse(PenstockError):
+    """A run that another driver has locked."""
 
 
 Moment = Annotated[datetime, Meta(tz=True)]
-
-
-class Given(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An application as `penstock run` was told it."""
-
-    text: str
-    rate: float | None = None
-    arrivals: str | None = None
-    input: str | None = None
-    parameters: dict[str, Any] = {}  # of its own function, as options or a file gave them
-    directory: str = ""  # where modules and relative paths were looked for
-
-
-Umask = Annotated[int, Meta(ge=0, le=0o777)]
-
-
-class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run was started: what a driver must know that takes it over."""
-
-    given: Given | None = None  # None: a program's own dataflow
-    master: str | None = None  # None: embedded
-    policy: str | None = None  # None: the default, or a plan's
-    objective: str = "throughput"
-    slots: int | None = None
-    seed: int = 0
-    in_flight: int | None = None
-    window: int | None = None
-    sample_tps: float = 20.0
-    checkpoint_s: float = 5.0
-    guarantee: str = "any"
-    telemetry: bool = True  # whether it is kept
-    tuples: TuplePolicies = TuplePolicies()
-    limits: dict[str, float] = {}  # of sources, tuples a second
-    share: str | None = None  # folder of emulated machines that other runs have too
-    umask: Umask = PRIVATE  # permissions that what the run writes does not have
-    protect_frames: bool = False  # whether frames between workers carry keyed checksums
-    restarts: int = 10  # recoveries within the window after which the next loss ends the run
-    restart_window_s: float = 600.0
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,12 +80,17 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     socket: str = ""  # where it can be asked; empty: not yet, or not any more
     version: str  # of Penstock
     telemetry: str = "telemetry"  # below the folder, or elsewhere
-    setup: Setup | None = None  # None: it was started by a version that could not take runs over
-    resumed: int = 0  # how often another driver has taken it over
+    config: RunConfig | None = None  # None: a version started it that could not resume runs
+    resumed: int = 0  # how often it was resumed
     outcome: str = ""  # completed, stopped or failed; empty: it has not ended, or its driver died
     reason: str = ""  # for that outcome
     given_up: bool = False  # it was a path of an application, whose tuples are with other paths now
     folder: str = "."  # where it was found, whatever the file says
+
+    @property
+    def settings(self) -> RunConfig:
+        """Its settings; the defaults if a version started it that did not store them."""
+        return self.config or RunConfig()
 
     @property
     def path(self) -> Path:
@@ -176,34 +142,38 @@ def create(
     application: str,
     parent: Path = RUNS,
     *,
-    master: str = "",
+    config: RunConfig | None = None,
     emulated: str | None = None,
     policy: str = "",
-    telemetry: Path | None = None,
-    setup: Setup | None = None,
 ) -> RunInfo:
-    """Make the folder of a new run below `parent`, with what is in it; `telemetry` None means in the folder."""
+    """Make the folder of a new run below `parent`, with what is in it."""
+    known = config or RunConfig()
+    telemetry = known.telemetry.folder
     now = datetime.now().astimezone()
     plain = re.sub(r"[^\w.-]+", "-", application).strip("-.") or "run"  # Hadoop's paths cannot hold a colon
-    umask = PRIVATE if setup is None else setup.umask
+    umask = known.execution.umask
     folder = _new_folder(parent, f"{plain}-{now:%Y%m%d-%H%M%S}", umask)
     info = RunInfo(
         run=folder.name,
         application=application,
-        master=master,
+        master=_master(known),
         emulated=emulated,
         policy=policy,
         started=now,
         pid=os.getpid(),
         version=version("penstock"),
-        telemetry="telemetry" if telemetry is None else str(telemetry.absolute()),
-        setup=setup,
+        telemetry="telemetry" if telemetry is None else str(Path(telemetry).absolute()),
+        config=config,
         folder=str(folder),
     )
     for part in (info.telemetry_path, info.output_path):
         _make(part, umask, exist_ok=True)
     keep(info)
     return info
+
+
+def _master(config: RunConfig) -> str:
+    return config.execution.master or "embedded"
 
 
 def keep(info: RunInfo) -> None:
@@ -295,16 +265,26 @@ def remove(info: RunInfo) -> None:
         lock.release()
 
 
-def taken_over(info: RunInfo, **changes: Any) -> RunInfo:
-    """Write down that this process drives a run from now on; clear away what the driver before could not."""
+def resume(info: RunInfo, config: RunConfig, policy: str) -> RunInfo:
+    """Record that this process drives a run from now on; remove what the previous driver could not."""
     _remove_dead_socket(Path(info.socket))
     if info.pid != os.getpid():  # else other runs of this process may be in the session that has its files there
         shutil.rmtree(info.path / "spark", ignore_errors=True)
     info.status_path.unlink(missing_ok=True)
-    mine = {"pid": os.getpid(), "socket": "", "ended": None, "version": version("penstock")}
-    mine |= {"outcome": "", "reason": ""}
-    info = msgspec.structs.replace(info, **mine, resumed=info.resumed + 1, **changes)
-    umask = PRIVATE if info.setup is None else info.setup.umask
+    info = msgspec.structs.replace(
+        info,
+        pid=os.getpid(),
+        socket="",
+        ended=None,
+        version=version("penstock"),
+        outcome="",
+        reason="",
+        resumed=info.resumed + 1,
+        config=config,
+        master=_master(config),
+        policy=policy,
+    )
+    umask = config.execution.umask
     with suppress(PermissionError):  # it may be another user's, who lets this one write to it
         info.path.chmod(0o777 & ~umask)  # an earlier version, or another setting, may have let others read it
     for part in (info.telemetry_path, info.output_path):
@@ -411,7 +391,7 @@ class RunLock:
             holder = self._file.read().strip() or f"process {info.pid}"
             self._file.close()
             ways = f"see penstock status {info.called}, end it by penstock stop {info.called}"
-            raise Taken(f"run {info.run} is being run by {holder}; {ways}") from None
+            raise RunInUse(f"run {info.run} is being run by {holder}; {ways}") from None
         self._file.truncate(0)
         self._file.write(f"process {os.getpid()} on {platform.node()}\n")
         self._file.flush()

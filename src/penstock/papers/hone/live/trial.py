@@ -10,8 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.experiments.live_cases import Tell
+from penstock.model.tuples import TuplePolicies
 from penstock.papers.hone.live.episodes import Episodes
 from penstock.papers.hone.live.settings import Setting
+from penstock.runtime.config import ALL, Checkpointing, Execution, RunConfig, Telemetry
 from penstock.runtime.controller.state_machine import RunFailed
 from penstock.runtime.run import Run
 from penstock.startup.start import start
@@ -70,11 +72,12 @@ def conduct(trial: Trial, folder: Path, tell: Tell) -> Conducted:
         emulate=trial.setting.cluster,
         policy=trial.setting.policy,
         runs=folder,
-        sample_tps=-1.0,
-        checkpoint_s=0,  # barriers would flush what policies hold back
-        seed=trial.episodes.seed,
-        routing=PLAIN.routing,
-        sending=PLAIN.sending,
+        config=RunConfig(
+            execution=Execution(seed=trial.episodes.seed),
+            checkpointing=Checkpointing(interval_s=0.0),  # barriers would flush what policies hold back
+            telemetry=Telemetry(sample_tps=ALL),
+            tuple_policies=TuplePolicies(routing=PLAIN.routing, sending=PLAIN.sending),
+        ),
     )
     try:
         begun = monotonic() - run.status().seconds

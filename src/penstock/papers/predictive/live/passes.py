@@ -21,6 +21,7 @@ from penstock.model.objective import Objective
 from penstock.model.plan import Plan, to_plan
 from penstock.papers.predictive.live.settings import DEFAULT, Setting
 from penstock.papers.predictive.live.visits import is_late
+from penstock.runtime.config import ALL, Checkpointing, Execution, RunConfig, Telemetry
 from penstock.runtime.handle import Outcome
 from penstock.runtime.run import Run
 from penstock.startup.start import start
@@ -77,9 +78,16 @@ def fly(setting: Setting, pilots: Pilots, runs: Path, seed: int) -> list[Pass]:
         setting.application, setting.cluster, setting.default, policy=DEFAULT, objective=Objective.DELAY, seed=seed
     )
     run = start(
-        setting.flow(seed=seed), emulate=setting.cluster, plan=default, runs=runs, sample_tps=-1.0, checkpoint_s=0,
-        seed=seed,
-    )  # fmt: skip
+        setting.flow(seed=seed),
+        config=RunConfig(
+            execution=Execution(seed=seed),
+            checkpointing=Checkpointing(interval_s=0.0),
+            telemetry=Telemetry(sample_tps=ALL),
+        ),
+        emulate=setting.cluster,
+        plan=default,
+        runs=runs,
+    )
     found = []
     try:
         for turn in range(len(pilots.policies)):

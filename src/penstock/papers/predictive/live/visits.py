@@ -19,6 +19,7 @@ from typing import NamedTuple
 from penstock.model.placement import Placement
 from penstock.model.plan import Plan, to_plan
 from penstock.papers.predictive.live.settings import Phases, Raised, Setting
+from penstock.runtime.config import ALL, Checkpointing, Execution, FlowControl, RunConfig, Telemetry
 from penstock.runtime.controller.state_machine import RunFailed
 from penstock.runtime.run import Run
 from penstock.startup.start import start
@@ -107,10 +108,12 @@ def tour(setting: Setting, table: Timetable, folder: Path, seed: int, tell: Tell
         emulate=setting.cluster,
         plan=_plan(setting, table.steady[0]),
         runs=folder,
-        sample_tps=-1.0,
-        checkpoint_s=0,
-        window=WINDOW,
-        seed=seed,
+        config=RunConfig(
+            execution=Execution(seed=seed),
+            checkpointing=Checkpointing(interval_s=0.0),
+            flow_control=FlowControl(window=WINDOW),
+            telemetry=Telemetry(sample_tps=ALL),
+        ),
     )
     try:
         visits = list(_Tour(run, setting, table, tell).visits())
