@@ -9,10 +9,17 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from benchmarks.lanes import settled_rate
-from benchmarks.saturation import case, lanes, most_tps
+from benchmarks.saturation import Case, case, lanes, most_tps
 
+from penstock.estimate import saturation
+from penstock.estimate.evaluator import Evaluator
+from penstock.estimate.saturation import saturated_rates
+from penstock.model.cluster import Cluster, Machine
 from penstock.model.objective import Objective
+from penstock.model.placement import Placement
+from penstock.model.topology import Application, Component, Grouping, Kind, Stream
+from penstock.sim.events import Twin
+from tests.interpreting import wholly_interpreted
 
 SEEDS = range(60)
 NOISE = 0.015  # of what the twin measures
@@ -22,7 +29,7 @@ class Rates(NamedTuple):
     """Source tuples per second."""
 
     estimate: float
-    settled: float
+    even: float
     most: float
     twin: float
 
@@ -30,7 +37,28 @@ class Rates(NamedTuple):
 @cache
 def rates(seed: int) -> Rates:
     one = case(seed)
-    return Rates(one.estimate_tps, settled_rate(lanes(one)), most_tps(one), one.twin_tps)
+    found = one.evaluator.evaluate(one.placement)
+    return Rates(found.throughput_tps, found.even_tps, most_tps(one), one.twin_tps)
+
+
+def score(one: Case) -> float:
+    return float(one.evaluator.scorer(Objective.THROUGHPUT)(np.array([one.placement.slots], dtype=np.int32))[0])
+
+
+def coinciding_tps(one: Case) -> float:
+    """Return the rate of an even split if a machine's slots are all busy at the same times, as seldom as can be."""
+    table, slowest = lanes(one), 0.0
+    done = table.share_of_source.copy()
+    for task in range(len(done)):
+        own = range(table.lanes[table.queues[task]], table.lanes[table.queues[task + 1]])
+        np.add.at(done, table.target[own], done[task] * table.share[own])
+    work = np.bincount(table.slot, done * table.cpu, len(table.slot_cpu)) / table.slot_cpu
+    for machine, cpu in enumerate(table.machine_cpu):
+        mine = np.sort(work[(table.slot_machine == machine) & (work > 0)])
+        cores = cpu / table.slot_cpu[table.slot_machine == machine][0]
+        running = np.arange(len(mine), 0, -1)
+        slowest = max(slowest, float((np.diff(mine, prepend=0.0) * np.maximum(1.0, running / cores)).sum()))
+    return 1.0 / slowest if slowest > 0 else np.inf
 
 
 @pytest.mark.slow
@@ -38,27 +66,99 @@ def rates(seed: int) -> Rates:
 def test_neither_the_estimate_nor_the_twin_exceeds_what_any_split_could_carry(seed: int) -> None:
     found = rates(seed)
     assert found.estimate <= found.most * (1 + 1e-6)
-    assert found.settled <= found.most * (1 + 1e-6)
     assert found.twin <= found.most * (1 + NOISE)
 
 
-@pytest.mark.parametrize("seed", [seed for seed in SEEDS if seed % 3 < 2])
+@pytest.mark.parametrize("seed", range(300))
+def test_the_estimate_is_no_less_than_what_an_even_split_carries(seed: int) -> None:
+    """Only slots that wait for cores carry less than the bottleneck, and no less than if all waited for all others."""
+    one = case(seed)
+    found = one.evaluator.evaluate(one.placement)
+    assert found.throughput_tps >= min(found.even_tps, coinciding_tps(one)) * (1 - 1e-9)
+    assert found.limits[0].rate_tps == pytest.approx(found.throughput_tps, rel=1e-8)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_search_goes_by_the_estimate_that_is_shown(seed: int) -> None:
     one = case(seed)
-    score = one.evaluator.scorer(Objective.THROUGHPUT)(np.array([one.placement.slots], dtype=np.int32))[0]
-    assert score == pytest.approx(one.estimate_tps, rel=1e-9)
+    assert score(one) == pytest.approx(one.estimate_tps, rel=1e-9)
 
 
-def test_the_estimate_is_what_the_twin_carries_unless_senders_avoid_what_is_slow(
-    record_property: Callable[[str, object], None],
-) -> None:
-    """An even split is what most placements settle in; senders that choose may carry more, cores shared by more slots
-    than there are may carry less."""
+@pytest.mark.slow
+def test_the_estimate_is_what_the_twin_carries(record_property: Callable[[str, object], None]) -> None:
     found = np.array([rates(seed) for seed in SEEDS])
-    estimate, settled = found[:, 0] / found[:, 3], found[:, 1] / found[:, 3]
-    for name, ratio in (("estimate", estimate), ("settled", settled)):
+    estimate, even = found[:, 0] / found[:, 3], found[:, 1] / found[:, 3]
+    for name, ratio in (("estimate", estimate), ("even", even)):
         record_property(name, np.percentile(ratio, (0, 5, 25, 50, 75, 95, 100)).round(3).tolist())
-    assert estimate.max() < 1.2
-    assert np.mean(np.abs(estimate - 1) <= 0.02) >= 0.65
-    assert np.mean(np.abs(settled - 1) <= 0.02) >= 0.9
-    assert np.mean(np.abs(settled - 1) <= 0.1) >= 0.98
+    assert np.mean(np.abs(estimate - 1) <= 0.02) >= 0.9
+    assert np.mean(np.abs(estimate - 1) <= 0.05) >= 0.95
+    assert np.max(np.abs(estimate - 1)) <= 0.12
+
+
+def uneven(grouping: Grouping) -> tuple[Application, Cluster, Placement]:
+    """Two senders and two receivers, of which one is three times as fast as the other."""
+    application = Application(
+        name="uneven",
+        components=(
+            Component(name="in", kind=Kind.SOURCE, parallelism=2, cpu=1e-5),
+            Component(name="out", kind=Kind.SINK, parallelism=2, cpu=1e-3),
+        ),
+        streams=(Stream(source="in", target="out", grouping=grouping),),
+    )
+    machines = (Machine(name="a"), Machine(name="b"), Machine(name="slow"), Machine(name="fast", speed=3.0))
+    return application, Cluster(name="uneven", machines=machines), Placement((0, 1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("grouping", "expected"), [(Grouping.SHUFFLE, 4000.0), (Grouping.FIELDS, 2000.0), (Grouping.ALL, 1000.0)]
+)
+def test_only_senders_that_choose_avoid_a_slow_receiver(grouping: Grouping, expected: float) -> None:
+    application, cluster, placement = uneven(grouping)
+    found = Evaluator(application, cluster).evaluate(placement)
+    assert found.throughput_tps == pytest.approx(expected, rel=0.005)
+    assert Twin(application, cluster).maximum_tps(placement.slots) == pytest.approx(expected, rel=0.02)
+
+
+def test_what_limits_is_listed_at_the_load_that_it_then_has() -> None:
+    application, cluster, placement = uneven(Grouping.SHUFFLE)
+    found = Evaluator(application, cluster).evaluate(placement)
+    slow, fast = (next(e for e in found.limits if e.name == name) for name in ("slow", "fast"))
+    assert found.even_tps == pytest.approx(2000.0)
+    assert slow.utilisation(found.throughput_tps) == pytest.approx(1.0, rel=0.01)
+    assert fast.utilisation(found.throughput_tps) == pytest.approx(1.0, rel=0.01)
+
+
+def test_slots_that_are_always_busy_wait_for_cores() -> None:
+    """Two cores, a slot that is always busy, and two that are so for 60 % of the time, now and then together."""
+    application = Application(
+        name="crowd",
+        components=(
+            Component(name="in", kind=Kind.SOURCE, cpu=1e-5),
+            Component(name="long", kind=Kind.SINK, cpu=1e-3),
+            Component(name="one", kind=Kind.SINK, cpu=5e-4),
+            Component(name="two", kind=Kind.SINK, cpu=5e-4),
+        ),
+        streams=tuple(Stream(source="in", target=name, grouping=Grouping.FIELDS) for name in ("long", "one", "two")),
+    )
+    cluster = Cluster(name="crowd", machines=(Machine(name="a", cores=2, slots=3), Machine(name="b")))
+    found = Evaluator(application, cluster).evaluate(Placement((3, 0, 1, 2)))
+    assert found.even_tps == pytest.approx(1000.0)
+    assert found.throughput_tps < 0.95 * found.even_tps
+    assert Twin(application, cluster).maximum_tps((3, 0, 1, 2)) == pytest.approx(found.throughput_tps, rel=0.1)
+
+
+def test_too_many_lanes_are_taken_to_split_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    application, cluster, placement = uneven(Grouping.SHUFFLE)
+    monkeypatch.setattr(saturation, "PAIRS", 3)
+    net = Evaluator(application, cluster).rate_net
+    found = wholly_interpreted(saturated_rates)(net, np.array([placement.slots], dtype=np.int32))
+    assert found == pytest.approx([2000.0])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_compiled_equals_interpreted(seed: int) -> None:
+    one = case(seed)
+    placed = np.array([one.placement.slots, one.placement.slots[::-1]], dtype=np.int32)
+    with np.errstate(divide="ignore"):
+        plain = wholly_interpreted(saturated_rates)(one.evaluator.rate_net, placed)
+    np.testing.assert_allclose(plain, saturated_rates(one.evaluator.rate_net, placed), rtol=1e-6)

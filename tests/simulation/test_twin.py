@@ -28,7 +28,7 @@ def test_the_load_is_the_requested_the_own_or_a_default_one() -> None:
     own = simulate_events(line(100.0, EXPONENTIAL), CLUSTER, PLACEMENT, seconds=50.0)
     assert own.load.offered_tps == 100.0
     assert own.mean("offered") == pytest.approx(5_000, rel=0.1)
-    assert own.load.even_tps == pytest.approx(1 / SERVICE)
+    assert own.load.capacity_tps == pytest.approx(1 / SERVICE)
     assert own.load.limit == "machine m1"
     usual = simulate_events(silent(), CLUSTER, PLACEMENT, seconds=5.0)
     assert usual.load.offered_tps == pytest.approx(0.8 / SERVICE)

@@ -2,10 +2,11 @@
 
 Every element (slot, machine, network card, link, other resource) has a capacity and is charged a load for each source
 tuple; the rate is the smallest capacity / load. Tasks charge slots and machines; hops charge every
-link of their route, or the two network cards where there are no links.
+link of their route, or the two network cards where there are no links. `estimate.saturation` has the rate when senders
+avoid slow receivers, and the loads that elements then have.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,10 +14,13 @@ from numpy.typing import NDArray
 
 from penstock.model.cluster import Cluster
 from penstock.model.kernel import kernel, part
-from penstock.model.placement import Placement
+from penstock.model.placement import Hop, Placement
 from penstock.model.routes import BITS, card_bits, hop_bits, widest_path
 from penstock.model.slotgraph import MEGABIT, Links, Slots
-from penstock.model.taskgraph import FORWARD, GLOBAL, Bools, Floats, Ints, Tasks, sum_by
+from penstock.model.taskgraph import FORWARD, GLOBAL, SPREAD, Bools, Floats, Flow, Ints, Tasks, sum_by
+from penstock.model.topology import Grouping
+
+CHOSEN = (Grouping.SHUFFLE, Grouping.LOCAL_OR_SHUFFLE)  # senders give tuples to any receiver that has room
 
 
 class Element(NamedTuple):
@@ -37,24 +41,36 @@ class Element(NamedTuple):
         return self.load * rate_tps / self.capacity if self.capacity > 0 else np.inf if self.load > 0 else 0.0
 
 
-def elements(tasks: Tasks, slots: Slots, cluster: Cluster, placement: Placement) -> list[Element]:
-    """List every element that a placement uses, the most limiting first."""
+class Settled(NamedTuple):
+    """What a source tuple takes once back-pressure has settled; T tasks, S slots, N wires (cards or links)."""
+
+    rate_tps: float
+    gain: Floats  # [T] tuples that each task processes
+    slot_busy: Floats  # [S] seconds, beside the others on the machine's cores
+    wire_load: Floats  # [N] bits
+
+
+def elements(
+    tasks: Tasks, slots: Slots, cluster: Cluster, placement: Placement, settled: Settled | None = None
+) -> list[Element]:
+    """List every element that a placement uses, the most limiting first; by default streams split evenly."""
     placed = np.asarray(placement.slots, dtype=np.int32)
     machine = slots.machine[placed]
-    tasks = tasks.placed(slots.process[placed])
+    tasks = tasks.placed(slots.process[placed]) if settled is None else tasks._replace(gain=settled.gain)
     work = tasks.cpu * tasks.gain
     names = [m.name for m in cluster.machines]
-    shared = np.diff(slots.first)[slots.machine] > 1  # the only slot of a machine is not told apart from it
-    in_slots = np.where(shared, sum_by(placed, work, slots.number), 0.0)
+    shared = np.diff(slots.first)[slots.machine] > 1  # the only slot of a machine is the machine
+    slot_work = sum_by(placed, work, slots.number) if settled is None else settled.slot_busy * slots.cpu
+    in_slots = np.where(shared, slot_work, 0.0)
     found = _used("slot", cluster.slot_names, in_slots, slots.cpu)
     usable = np.minimum(slots.machine_cpu, sum_by(slots.machine, slots.cpu, slots.machines))
     found += _used("machine", names, sum_by(machine, work, slots.machines), usable)
     for column, resource in enumerate(tasks.resources):
         load = sum_by(machine, tasks.needs[:, column] * tasks.gain, slots.machines)
         found += _used(resource, names, load, slots.capacity[:, column])
-    found += _network(tasks, slots, cluster, placement)
+    found += _network(tasks, slots, cluster, placement, None if settled is None else settled.wire_load)
     # Of equal limits the wider element is named: a machine rather than its only slot.
-    return sorted(found, key=lambda element: (element.rate_tps, element.kind == "slot"))
+    return sorted(found, key=lambda element: (float(f"{element.rate_tps:.9g}"), element.kind == "slot"))
 
 
 def utilisation(tasks: Tasks, slots: Slots, placement: Placement, rate_tps: float) -> Floats:
@@ -69,21 +85,33 @@ def _used(kind: str, names: Sequence[str], load: Floats, capacity: Floats) -> li
     return [Element(kind, names[int(i)], float(load[i]), float(capacity[i])) for i in limited]
 
 
-def _network(tasks: Tasks, slots: Slots, cluster: Cluster, placement: Placement) -> list[Element]:
+def _network(
+    tasks: Tasks, slots: Slots, cluster: Cluster, placement: Placement, wire_load: Floats | None
+) -> list[Element]:
     placed = np.asarray(placement.slots, dtype=np.int32)
     if cluster.routed:
-        load = np.zeros(len(cluster.links))
-        for hop, amount in hop_bits(tasks, slots, placed).items():
+        load = np.zeros(len(cluster.links)) if wire_load is None else wire_load
+        for hop, amount in hop_bits(tasks, slots, placed).items() if wire_load is None else ():
             load[list(placement.routes[hop])] += amount
         bandwidth = np.array([link.bandwidth_mbps for link in cluster.links]) * MEGABIT
         return _used("link", [link.label for link in cluster.links], load, bandwidth)
     limited = np.isfinite(slots.machine_network)
     found: list[Element] = []
     if limited.any():
-        for number, (way, load) in enumerate(zip(("out", "in"), card_bits(tasks, slots, placed), strict=True)):
+        loads = card_bits(tasks, slots, placed) if wire_load is None else wire_load.reshape(2, slots.machines)
+        for number, (way, load) in enumerate(zip(("out", "in"), loads, strict=True)):
             names = [f"{machine.name} ({way})" for machine in cluster.machines]
             found += _used("network", names, np.where(limited[number], load, 0.0), slots.machine_network[number])
     return found
+
+
+class Ways(NamedTuple):
+    """The wires (network cards, or links) between machines; M machines, N wires; F flows if routed, else 1."""
+
+    start: Ints  # [F, M, M] the wires from one machine to another are wire[start] .. wire[end]
+    end: Ints  # [F, M, M]
+    wire: Ints
+    capacity: Floats  # [N] bits a second
 
 
 class RateNet(NamedTuple):
@@ -100,17 +128,21 @@ class RateNet(NamedTuple):
     order: Ints  # [F] flows by sending component, upstream before downstream
     heard: Ints  # [F] SPREAD, FORWARD or GLOBAL
     local: Bools  # [F] whether senders prefer receivers in their own process
+    chosen: Bools  # [F] whether senders choose the receiver
+    single: Bools  # [C] whether tasks on the same slot may differ: in what reaches them, or in where they send
     share: Floats  # [F] tuples to each receiver a tuple processed
     bits: Floats  # [F] a tuple
     slot_cpu: Floats  # [S]
     slot_machine: Ints  # [S]
     slot_process: Ints  # [S]
     slot_host: Ints  # [S]
+    slot_first: Ints  # [M + 1] first slot of each machine
     machine_cpu: Floats  # [M]
     machine_network: Floats  # [2, M] bits a second that it sends and receives
     capacity: Floats  # [M, R]
     delay_ms: Floats  # [4] same slot, same process, same host, other host
     links: Links
+    ways: Ways  # over network cards; over links, without any yet
     routed: bool
     carded: bool  # whether any network card may limit
     prefers: bool  # whether any sender prefers receivers in its own process
@@ -133,23 +165,63 @@ def rate_net(tasks: Tasks, slots: Slots, links: Links, routed: bool) -> RateNet:
         order=np.array(sorted(range(len(flows)), key=lambda number: flows[number].source), dtype=np.int32),
         heard=np.array([flow.heard for flow in flows], dtype=np.int32),
         local=np.array([flow.local for flow in flows], dtype=np.bool_),
+        chosen=np.array([flow.grouping in CHOSEN for flow in flows], dtype=np.bool_),
+        single=_single(flows, len(tasks.position)),
         share=np.array([flow.share for flow in flows], dtype=np.float64),
         bits=np.array([flow.tuple_bytes for flow in flows], dtype=np.float64) * BITS,
         slot_cpu=slots.cpu,
         slot_machine=slots.machine,
         slot_process=slots.process,
         slot_host=slots.host,
+        slot_first=slots.first,
         machine_cpu=slots.machine_cpu,
         machine_network=slots.machine_network,
         capacity=slots.capacity,
         delay_ms=slots.delay_ms,
         links=links,
+        ways=_ways(slots, links, len(flows)) if routed else _card_ways(slots),
         routed=routed,
         carded=bool(np.isfinite(slots.machine_network).any()) and not routed,
         prefers=any(flow.local for flow in flows),
         processes=int(slots.process[-1]) + 1,
         hosts=int(slots.host.max()) + 1,
     )
+
+
+def _ways(slots: Slots, links: Links, flows: int) -> Ways:
+    """Return ways over links, all of them empty."""
+    empty = np.zeros((flows, slots.machines, slots.machines), dtype=np.int32)
+    return Ways(empty, empty.copy(), np.empty(0, dtype=np.int32), links.bandwidth)
+
+
+def _card_ways(slots: Slots) -> Ways:
+    """Return the ways over the network cards of a mesh: one out of a machine, one into another."""
+    machines = slots.machines
+    if not np.isfinite(slots.machine_network).any():
+        empty = np.zeros((1, machines, machines), dtype=np.int32)
+        return Ways(empty, empty.copy(), np.empty(0, dtype=np.int32), np.empty(0))
+    pairs = np.array([(here, machines + there) for here in range(machines) for there in range(machines)])
+    start = 2 * np.arange(machines**2, dtype=np.int32).reshape(1, machines, machines)
+    return Ways(start, start + 2, pairs.ravel().astype(np.int32), slots.machine_network.ravel())
+
+
+def route_ways(net: RateNet, routes: Mapping[Hop, tuple[int, ...]]) -> Ways:
+    """Return the ways of a placement's routes."""
+    start, end, wires = net.ways.start.copy(), net.ways.end.copy(), list[int]()
+    for hop, path in routes.items():
+        start[hop] = len(wires)
+        wires.extend(path)
+        end[hop] = len(wires)
+    return net.ways._replace(start=start, end=end, wire=np.array(wires, dtype=np.int32))
+
+
+def _single(flows: Sequence[Flow], components: int) -> Bools:
+    """Return which components are on either side of a forward stream, or receive a global one. [C]"""
+    single = np.zeros(components, dtype=np.bool_)
+    for flow in flows:
+        single[flow.target] |= flow.heard != SPREAD
+        single[flow.source] |= flow.heard == FORWARD
+    return single
 
 
 @kernel
@@ -159,17 +231,32 @@ def bottleneck_rates(net: RateNet, placed: NDArray[np.int32], cpu: bool = True) 
     Without `cpu` only other resources and the network count. A placement with a hop that has no way gets 0.
     """
     rates = np.empty(len(placed))
+    ways = empty_ways(net)
     for row in range(len(placed)):
         gain = placed_gain(net, placed[row])
         rate = _cpu_rate(net, placed[row], gain) if cpu else np.inf
         if net.capacity.shape[1] > 0:
             rate = min(rate, _resource_rate(net, placed[row], gain))
         if net.routed:
-            rate = min(rate, _link_rate(net, placed[row], gain))
+            rate = min(rate, link_rate(net, placed[row], gain, ways))
         elif net.carded:
             rate = min(rate, _card_rate(net, placed[row], gain))
         rates[row] = rate
     return rates
+
+
+@kernel
+def empty_ways(net: RateNet) -> Ways:
+    """Return room for the ways over links of any placement; over network cards, the ways."""
+    if not net.routed:
+        return net.ways
+    hops, machines = 0, len(net.machine_cpu)
+    for flow in range(len(net.bits)):
+        senders = net.first[net.flow_source[flow] + 1] - net.first[net.flow_source[flow]]
+        receivers = net.first[net.flow_target[flow] + 1] - net.first[net.flow_target[flow]]
+        hops += min(senders, machines) * min(receivers, machines)
+    wire = np.empty(hops * net.links.nodes, dtype=np.int32)
+    return Ways(net.ways.start.copy(), net.ways.end.copy(), wire, net.ways.capacity)
 
 
 @kernel
@@ -322,8 +409,9 @@ def _by_machine(
 
 
 @kernel
-def _link_rate(net: RateNet, placed: NDArray[np.int32], gain: Floats) -> float:
-    machines = len(net.machine_cpu)
+def link_rate(net: RateNet, placed: NDArray[np.int32], gain: Floats, ways: Ways) -> float:
+    """Route every hop by the widest path, and return the rate of the links; 0 if there is no path."""
+    machines, place = len(net.machine_cpu), 0
     load = np.zeros(len(net.links.bandwidth))
     tuples, listeners, near = np.zeros(machines), np.zeros(machines), np.zeros(net.processes)
     pairs = np.zeros((machines, machines))
@@ -343,6 +431,7 @@ def _link_rate(net: RateNet, placed: NDArray[np.int32], gain: Floats) -> float:
                     pairs[here, there] = tuples[here] * listeners[there]
         for here in range(machines):
             for there in range(machines):
+                ways.start[flow, here, there] = ways.end[flow, here, there] = place
                 if here != there and pairs[here, there] * net.share[flow] > 0.0:
                     amount = pairs[here, there] * net.share[flow] * net.bits[flow]
                     _, path = widest_path(net.links, load, amount, here, there)
@@ -350,6 +439,9 @@ def _link_rate(net: RateNet, placed: NDArray[np.int32], gain: Floats) -> float:
                         return 0.0
                     for link in path:
                         load[link] += amount
+                        ways.wire[place] = link
+                        place += 1
+                    ways.end[flow, here, there] = place
     return _least_rate(net.links.bandwidth, load)
 
 

@@ -20,10 +20,12 @@ from penstock.estimate.bottleneck import (
     machine_traffic,
     mean_delays,
     rate_net,
+    route_ways,
 )
 from penstock.estimate.flow import FlowEstimate, FlowModel, estimate_flow, flow_net
 from penstock.estimate.flow_kernels import FlowNet, estimate_flows
 from penstock.estimate.hops import even_delay, slot_delays
+from penstock.estimate.saturation import saturated_rates, settled
 from penstock.estimate.traffic import Traffic, traffic
 from penstock.model.errors import member
 from penstock.model.instance import Instance
@@ -52,6 +54,7 @@ class Evaluation:
     """What a placement would give."""
 
     throughput_tps: float
+    even_tps: float  # the rate at which the bottleneck is used up when streams split evenly (SPARCLE, eq. (1a))
     delay_ms: float
     traffic: Traffic
     machines: int
@@ -63,11 +66,6 @@ class Evaluation:
     def bottleneck(self) -> Element | None:
         """The element that limits the throughput; none where nothing costs anything."""
         return self.limits[0] if self.limits else None
-
-    @property
-    def even_tps(self) -> float:
-        """The rate at which the bottleneck is used up when streams split evenly (SPARCLE, eq. (1a))."""
-        return self.limits[0].rate_tps if self.limits else np.inf
 
     def score(self, objective: Objective | str, reference: FlowEstimate | None = None) -> float:
         """Return how good this is by an objective, the higher the better."""
@@ -106,7 +104,9 @@ class Evaluator(Instance):
         """Estimate a complete placement (with its routes, where the network is routed)."""
         placed = np.asarray(placement.slots, dtype=np.int32)
         limits = tuple(elements(self.tasks, self.slots, self.cluster, placement))
-        throughput = limits[0].rate_tps if limits else np.inf
+        even = throughput = limits[0].rate_tps if limits else np.inf
+        if self.model is None or self.cluster.routed:
+            throughput, limits = self._saturated(placement, limits)
         if self.cluster.routed:
             delay = self._routed_delay(placed, placement.routes)
         elif self.model is None:
@@ -117,6 +117,7 @@ class Evaluator(Instance):
             throughput = min([flow, *others]) if limits else np.inf
         return Evaluation(
             throughput_tps=throughput,
+            even_tps=even,
             delay_ms=delay,
             traffic=traffic(self.tasks, self.slots, placed),
             machines=len(np.unique(self.slots.machine[placed])),
@@ -146,7 +147,12 @@ class Evaluator(Instance):
         asked = self.rate_net.carded or bool(self.tasks.resources) or not (flowing or unlimited)
 
         def score(placed: NDArray[np.int32]) -> Floats:
-            rates = bottleneck_rates(self.rate_net, placed, by_cpu_too) if asked else np.full(len(placed), np.inf)
+            if not asked:
+                rates = np.full(len(placed), np.inf)
+            elif flowing:
+                rates = bottleneck_rates(self.rate_net, placed, by_cpu_too)
+            else:
+                rates = saturated_rates(self.rate_net, placed)
             scores = self._scores(objective, placed, rates, reference, weight)
             if offered is not None:
                 short = rates < offered * (1 - 1e-9)
@@ -179,6 +185,14 @@ class Evaluator(Instance):
         if objective is Objective.DELAY or reference is None:
             return -delay
         return balance(rates, delay, reference, weight)
+
+    def _saturated(self, placement: Placement, even: tuple[Element, ...]) -> tuple[float, tuple[Element, ...]]:
+        """Return what is carried once back-pressure has settled, and the elements at what they then do."""
+        net, placed = self.rate_net, np.asarray(placement.slots, dtype=np.int32)
+        found = settled(net, route_ways(net, placement.routes) if net.routed else net.ways, placed)
+        if not even or even[0].rate_tps <= 0.0 or found.rate_tps < 0.0:
+            return even[0].rate_tps if even else np.inf, even
+        return found.rate_tps, tuple(elements(self.tasks, self.slots, self.cluster, placement, found))
 
     def _fits(self, placed: NDArray[np.int32]) -> NDArray[np.bool_]:
         slots = self.slots

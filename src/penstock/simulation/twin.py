@@ -34,13 +34,13 @@ class TwinLoad(NamedTuple):
     """The offered load and the capacity, in source tuples per second over all sources."""
 
     offered_tps: float
-    even_tps: float  # capacity with evenly split streams; infinite if nothing limits it
+    capacity_tps: float  # predicted throughput; infinite if nothing limits it
     limit: str  # the bottleneck
 
     @property
     def exceeded(self) -> bool:
         """Whether the load exceeds capacity."""
-        return self.offered_tps > self.even_tps * (1 + SLACK)
+        return self.offered_tps > self.capacity_tps * (1 + SLACK)
 
 
 @dataclass(frozen=True)
@@ -126,15 +126,16 @@ def _load(
     twin: Twin, placement: Placement, rate: float | None, arrivals: ArrivalProcess | None
 ) -> tuple[TwinLoad, dict[str, ArrivalProcess]]:
     """Return the load and the capacity, and the arrivals of every source."""
-    limits = Evaluator(twin.application, twin.cluster).evaluate(placement).limits
-    even = limits[0].rate_tps if limits else np.inf
-    limit = f"{limits[0].kind} {limits[0].name}" if limits else ""
+    found = Evaluator(twin.application, twin.cluster).evaluate(placement)
+    capacity, limit = found.throughput_tps, ""
+    if found.bottleneck is not None:
+        limit = f"{found.bottleneck.kind} {found.bottleneck.name}"
     own = twin.application.rate_tps
     if rate is not None and not 0 < rate < np.inf:
         problem = f"expected tuples per second > 0, got {rate:g}"
         raise InvalidInput("rate", f"{problem}; choose another --rate, or omit it for the default")
     if arrivals is None:
-        offered = rate or twin.application.offered_tps or USUAL_SHARE * even
+        offered = rate or twin.application.offered_tps or USUAL_SHARE * capacity
         if not np.isfinite(offered):
             problem = f"expected a rate, as {twin.application.name!r} has none and nothing limits it; add --rate"
             raise InvalidInput("rate", problem)
@@ -143,7 +144,9 @@ def _load(
         raise InvalidInput("rate", f"expected a rate or arrivals, got {rate:g} and arrivals; remove one")
     weights = own or {source.name: 1.0 for source in twin.application.sources}
     shares = {name: weight / sum(weights.values()) for name, weight in weights.items()}
-    return TwinLoad(_offered(arrivals), even, limit), {name: _part(arrivals, share) for name, share in shares.items()}
+    return TwinLoad(_offered(arrivals), capacity, limit), {
+        name: _part(arrivals, share) for name, share in shares.items()
+    }
 
 
 def _offered(arrivals: ArrivalProcess) -> float:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from benchmarks.saturation import case
 
 from penstock.model.cluster import Cluster, Distances, Link, Machine
 from penstock.model.costs import ComponentCosts, Costs, StreamCosts
@@ -61,6 +62,12 @@ def test_a_saturated_source_goes_before_the_other_tasks_of_its_slot() -> None:
     )
     twin = Twin(application, machines((1, 1), (1, 1), (1, 1)))
     assert twin.maximum_tps([0, 1, 0, 2]) == pytest.approx(2000.0, rel=0.01)
+
+
+def test_a_maximum_is_not_read_off_while_tasks_still_catch_up() -> None:
+    """A graph in which as many source tuples end as begin, in two spans, while an operator works off what it has."""
+    one = case(1109)
+    assert one.twin_tps == pytest.approx(one.evaluator.evaluate(one.placement).even_tps, rel=0.02)
 
 
 def test_nothing_that_costs_has_no_limit() -> None:

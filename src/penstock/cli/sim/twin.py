@@ -91,7 +91,7 @@ def warning(found: TwinResult) -> str | None:
     load, offered = found.load, number(found.load.offered_tps, 4)
     if load.exceeded:
         return (
-            f"overload: {load.limit} is used up at {number(load.even_tps, 4)}/s of the {offered}/s offered: "
+            f"overload: {load.limit} is used up at {number(load.capacity_tps, 4)}/s of the {offered}/s offered: "
             "latencies grow as long as one looks"
         )
     if found.behind:

@@ -20,6 +20,7 @@ from penstock.workloads.arrivals import ArrivalProcess, Poisson
 
 OVERLOAD = 2.0  # relative to the capacity with evenly split streams
 STEADY = 0.01  # relative; throughputs of spans that differ by less are considered equal
+STEADY_TASKS = 0.02  # likewise, of the tuples per second of each task, summed over tasks
 SPAN_TUPLES = 5_000  # source tuples per span in `maximum_tps`
 SPANS = 10
 
@@ -71,21 +72,23 @@ class Twin:
 
         The sources have an unlimited supply of tuples, and none gets further ahead than the others, so the load keeps
         the ratio of the application's rates. Spans double until back-pressure has settled: the number of completed
-        tuples equals that of the previous span, and that emitted by the most blocked source. Senders with a choice of
-        task then avoid slow ones. Infinite if nothing limits the rate.
+        tuples equals that of the previous span, and that emitted by the most blocked source, and every task processes
+        the same number as before. Senders with a choice of task then avoid slow ones. Infinite if nothing limits the rate.
         """
         even = self._even_tps(slots, seed, routes)
         if not np.isfinite(even):
             return float("inf")
         run = self.start(slots, rates=self._shared(even), seed=seed, routes=routes)
         supply = run.saturate(OVERLOAD * SPAN_TUPLES)
-        length, before, reached = SPAN_TUPLES / even, 0.0, 0.0
+        length, before, reached, processed = SPAN_TUPLES / even, 0.0, 0.0, np.zeros(self._system.tasks)
         for _ in range(SPANS):
             span = run.advance(length)
             given = (supply.reached - reached) / length
             settled = all(abs(span.throughput_tps - one) <= STEADY * one for one in (before, given))
-            if settled and supply.held_up:
+            apart = np.abs(span.processed / length - processed).sum()
+            if settled and supply.held_up and apart <= STEADY_TASKS * processed.sum():
                 break
+            processed = span.processed / length
             length, before, reached = 2 * length, span.throughput_tps, supply.reached
         return span.throughput_tps
 

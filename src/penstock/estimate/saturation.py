@@ -1,0 +1,579 @@
+"""What a placement carries when its sources are saturated and senders that may choose avoid slow receivers.
+
+A lane (a channel from task to task) has a window of tuples in flight, and what it passes serves tuples in the order of
+arrival. So a lane that always waits carries window / wait, and its sender gives the rest to lanes with room. Waits grow
+at the elements that are used up, and at tasks that are held up by what they send; at others they vanish. The kernels
+find the waits at which no element is overloaded and a source is held up. Tasks of a component on the same slot are
+alike: they form a class. Rates are per source tuple, waits are in windows.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.estimate.bottleneck import RateNet, Settled, Ways, bottleneck_rates, empty_ways, link_rate, placed_gain
+from penstock.model.kernel import kernel, lean, stage
+from penstock.model.taskgraph import FORWARD, GLOBAL, Bools, Floats, Ints
+
+PAIRS = 4096  # of classes between which tuples flow; beyond, streams are taken to split evenly
+ROUNDS = 40
+SETTLED, TIMES, FEWEST = 1e-3, 3, 5  # relative change of the rate, in so many rounds in a row, of at least so many
+EXACT = 1.005  # an even split is the answer if no split could carry this many times as much
+TIGHT = 0.97  # an element that is used up to this share may make lanes wait
+POWER = 1.5  # of the share to which it is used up, by which its wait changes in a round
+EASE = 0.25  # of POWER, by which the wait for a task that is held up changes
+WINDOW = 0.875  # of a lane's window that is in flight: credit is returned in quarters, so an eighth is missing
+TOGETHER = 0.25  # how far busy times of a machine's slots coincide: between independent and nested
+FIRST, SHORTEST, LONGEST = 0.5, 1e-3, 100.0  # waits, of what the busiest lane takes for a window
+NEARLY = 1.02  # times what it does now, that a task held up could do at most
+MIXES = 4  # rounds to find how busy the slots of a machine are
+
+
+class Lanes(NamedTuple):
+    """The lanes of a placement; C components, G classes, Q out-queues of classes, P pairs of classes."""
+
+    first: Ints  # [C + 1] first class of each component
+    task: Ints  # [G] one of its tasks
+    slot: Ints  # [G]
+    size: Floats  # [G] tasks
+    cpu: Floats  # [G] core-seconds a tuple
+    source: Floats  # [G] of all source tuples, each task
+    sender: Ints  # [Q] class
+    start: Ints  # [Q + 1] the pairs of queue q are start[q] .. start[q + 1]
+    chosen: Bools  # [Q] whether the sender chooses the receiver
+    amount: Floats  # [Q] tuples a tuple that its task processes
+    width: Floats  # [Q] receiving tasks
+    bits: Floats  # [Q] a tuple
+    target: Ints  # [P] class
+    begin: Ints  # [P] its wires
+    end: Ints  # [P]
+
+
+class Waits(NamedTuple):
+    """What changes from round to round."""
+
+    rate: Floats  # [P] tuples from task to task
+    wait: Floats  # [P] windows from sending to being processed
+    room: Floats  # [G] how many times what it does now a task could send
+    done: Floats  # [G] tuples that a task processes
+    held: Floats  # [G] windows that lanes wait for a task that is held up
+    highest: Floats  # [G] the highest rate of a lane to it
+    tight: Bools  # [G] whether it holds up a source
+    slot: Floats  # [S] windows that lanes wait for a slot
+    slot_load: Floats  # [S] core-seconds
+    slot_busy: Floats  # [S] seconds
+    slot_highest: Floats  # [S]
+    wire: Floats  # [N]
+    wire_load: Floats  # [N] bits
+    wire_busy: Floats  # [N] seconds
+    wire_highest: Floats  # [N]
+    share: Floats  # [S] of the time that a slot is busy
+    chance: Floats  # [S + 1] that so many other slots are busy
+
+
+@kernel
+def room_for(net: RateNet, ways: Ways) -> tuple[Lanes, Waits]:
+    """Return room for the lanes of any placement, and for their waits."""
+    tasks, slots, wires = len(net.cpu), len(net.slot_cpu), len(ways.capacity)
+    queues, pairs = 0, 0
+    for flow in range(len(net.bits)):
+        senders = net.first[net.flow_source[flow] + 1] - net.first[net.flow_source[flow]]
+        receivers = net.first[net.flow_target[flow] + 1] - net.first[net.flow_target[flow]]
+        queues += senders
+        pairs += senders * (receivers if net.heard[flow] != FORWARD and net.heard[flow] != GLOBAL else 1)
+    pairs = min(pairs, PAIRS)
+    lanes = Lanes(
+        np.empty(len(net.first), dtype=np.int32),
+        np.empty(tasks, dtype=np.int32),
+        np.empty(tasks, dtype=np.int32),
+        np.empty(tasks),
+        np.empty(tasks),
+        np.empty(tasks),
+        np.empty(queues, dtype=np.int32),
+        np.empty(queues + 1, dtype=np.int32),
+        np.empty(queues, dtype=np.bool_),
+        np.empty(queues),
+        np.empty(queues),
+        np.empty(queues),
+        np.empty(pairs, dtype=np.int32),
+        np.empty(pairs, dtype=np.int32),
+        np.empty(pairs, dtype=np.int32),
+    )
+    waits = Waits(
+        np.empty(pairs),
+        np.empty(pairs),
+        np.empty(tasks),
+        np.empty(tasks),
+        np.empty(tasks),
+        np.empty(tasks),
+        np.empty(tasks, dtype=np.bool_),
+        np.empty(slots),
+        np.empty(slots),
+        np.empty(slots),
+        np.empty(slots),
+        np.empty(wires),
+        np.empty(wires),
+        np.empty(wires),
+        np.empty(wires),
+        np.empty(slots),
+        np.empty(slots + 1),
+    )
+    return lanes, waits
+
+
+@lean
+def _tasks(net: RateNet, component: int) -> int:
+    """Return how many tasks a component has."""
+    return int(net.first[component + 1] - net.first[component])
+
+
+@lean
+def _set_way(net: RateNet, ways: Ways, lanes: Lanes, flow: int, sender: int, pair: int) -> None:
+    """Set the wires of a pair."""
+    here = net.slot_machine[lanes.slot[sender]]
+    there = net.slot_machine[lanes.slot[lanes.target[pair]]]
+    number = flow if net.routed else 0
+    wired = here != there and len(ways.capacity) > 0
+    lanes.begin[pair] = ways.start[number, here, there] if wired else 0
+    lanes.end[pair] = ways.end[number, here, there] if wired else 0
+
+
+@stage
+def group_tasks(net: RateNet, placed: Ints, lanes: Lanes, waits: Waits) -> None:
+    """Put the tasks of every component into classes."""
+    number = 0
+    for slot in range(len(net.slot_cpu)):
+        waits.share[slot] = -1.0  # here the class that was found last in the slot
+    for component in range(len(net.sink)):
+        lanes.first[component] = number
+        for task in range(net.first[component], net.first[component + 1]):
+            slot = placed[task]
+            known = -1 if net.single[component] else int(waits.share[slot])
+            if known < lanes.first[component]:
+                known = number
+                number += 1
+                waits.share[slot] = known
+                lanes.task[known] = task
+                lanes.slot[known] = slot
+                lanes.size[known] = 0.0
+                lanes.cpu[known] = net.cpu[task]
+                lanes.source[known] = net.gain[task] if net.source[task] else 0.0
+            lanes.size[known] += 1.0
+    lanes.first[len(net.sink)] = number
+
+
+@stage
+def join_classes(net: RateNet, ways: Ways, lanes: Lanes) -> int:
+    """List the queues and pairs of a placement's classes; return how many queues there are, -1 if too many pairs."""
+    queue, pair = 0, 0
+    for flow in net.order:
+        first, end = lanes.first[net.flow_source[flow]], lanes.first[net.flow_source[flow] + 1]
+        to, to_end = lanes.first[net.flow_target[flow]], lanes.first[net.flow_target[flow] + 1]
+        heard = net.heard[flow]
+        for sender in range(first, end):
+            process = net.slot_process[lanes.slot[sender]]
+            low, high, near = to, to_end, False
+            if heard == FORWARD:
+                low = to + sender - first
+                high = low + 1
+            elif heard == GLOBAL:
+                high = to + 1
+            if net.local[flow]:
+                for receiver in range(low, high):
+                    near = near or net.slot_process[lanes.slot[receiver]] == process
+            lanes.sender[queue], lanes.start[queue] = sender, pair
+            width = 0.0
+            for receiver in range(low, high):
+                if near and net.slot_process[lanes.slot[receiver]] != process:
+                    continue
+                if pair == len(lanes.target):
+                    return -1
+                lanes.target[pair] = receiver
+                _set_way(net, ways, lanes, flow, sender, pair)
+                width += lanes.size[receiver]
+                pair += 1
+            lanes.width[queue] = width
+            heard_by = 1 if heard in (FORWARD, GLOBAL) else _tasks(net, net.flow_target[flow])
+            lanes.amount[queue] = net.share[flow] * heard_by
+            lanes.chosen[queue] = net.chosen[flow] and width > 1.0
+            lanes.bits[queue] = net.bits[flow]
+            queue += 1
+    lanes.start[queue] = pair
+    return queue
+
+
+@stage
+def send(ways: Ways, lanes: Lanes, queues: int, evenly: bool, waits: Waits) -> None:
+    """Split what every class sends over its lanes, and add up what elements have to do for a source tuple."""
+    for task_class in range(lanes.first[-1]):
+        waits.done[task_class] = lanes.source[task_class]
+        waits.highest[task_class] = 0.0
+    for slot in range(len(waits.slot)):
+        waits.slot_load[slot] = waits.slot_highest[slot] = 0.0
+    for wire in range(len(waits.wire)):
+        waits.wire_load[wire] = waits.wire_highest[wire] = 0.0
+    for queue in range(queues):
+        sender = lanes.sender[queue]
+        amount = waits.done[sender] * lanes.amount[queue]
+        if evenly or not lanes.chosen[queue] or amount == 0.0:
+            for pair in range(lanes.start[queue], lanes.start[queue + 1]):
+                waits.rate[pair] = amount / lanes.width[queue]
+        else:
+            _choose(lanes, queue, amount, waits)
+        for pair in range(lanes.start[queue], lanes.start[queue + 1]):
+            receiver, rate = lanes.target[pair], waits.rate[pair]
+            slot, tuples = lanes.slot[receiver], rate * lanes.size[sender]
+            waits.done[receiver] += tuples
+            waits.highest[receiver] = max(waits.highest[receiver], rate)
+            waits.slot_highest[slot] = max(waits.slot_highest[slot], rate)
+            for place in range(lanes.begin[pair], lanes.end[pair]):
+                wire = ways.wire[place]
+                waits.wire_load[wire] += tuples * lanes.size[receiver] * lanes.bits[queue]
+                waits.wire_highest[wire] = max(waits.wire_highest[wire], rate)
+    for task_class in range(lanes.first[-1]):
+        work = waits.done[task_class] * lanes.cpu[task_class] * lanes.size[task_class]
+        waits.slot_load[lanes.slot[task_class]] += work
+
+
+@lean
+def _choose(lanes: Lanes, queue: int, amount: float, waits: Waits) -> None:
+    """Split an amount over lanes: all get the same, but those with a wait fall short of it as they near their limit."""
+    start, end = lanes.start[queue], lanes.start[queue + 1]
+    most = 0.0
+    for pair in range(start, end):
+        most += lanes.size[lanes.target[pair]] / waits.wait[pair]
+    level = np.inf
+    if amount < 0.98 * WINDOW * most:
+        level = amount / lanes.width[queue]
+        for _ in range(30):
+            carried, slope = 0.0, 0.0
+            for pair in range(start, end):
+                part = _of_level(level, waits.wait[pair])
+                carried += lanes.size[lanes.target[pair]] * part
+                slope += lanes.size[lanes.target[pair]] * part**5
+            lacking = amount / level - carried
+            if abs(lacking) <= 1e-3 * carried:
+                break
+            level *= 1.0 + min(lacking / slope, 3.0)
+    carried = 0.0
+    for pair in range(start, end):
+        wait = waits.wait[pair]
+        waits.rate[pair] = 1.0 / wait if level == np.inf else level * _of_level(level, wait)
+        carried += lanes.size[lanes.target[pair]] * waits.rate[pair]
+    for pair in range(start, end):
+        waits.rate[pair] *= amount / carried
+
+
+@lean
+def _of_level(level: float, wait: float) -> float:
+    """Return the share of a level that a lane carries: all of it without a wait, a window per wait at a high level."""
+    square = (level * wait / WINDOW) ** 2
+    return float(1.0 / np.sqrt(np.sqrt(1.0 + square * square)))
+
+
+@stage
+def use_up(net: RateNet, ways: Ways, waits: Waits) -> float:
+    """Set how long elements are busy for a source tuple, and return the longest time."""
+    longest = 0.0
+    for wire in range(len(waits.wire)):
+        waits.wire_busy[wire] = waits.wire_load[wire] / ways.capacity[wire]
+        longest = max(longest, waits.wire_busy[wire])
+    for slot in range(len(waits.slot)):
+        waits.slot_busy[slot] = waits.slot_load[slot] / net.slot_cpu[slot]
+        longest = max(longest, waits.slot_busy[slot])
+    for machine in range(len(net.machine_cpu)):
+        total = 0.0
+        for slot in range(net.slot_first[machine], net.slot_first[machine + 1]):
+            total += waits.slot_load[slot]
+        longest = max(longest, total / net.machine_cpu[machine])
+    for machine in range(len(net.machine_cpu)):
+        longest = max(longest, _share_cores(net, machine, longest, waits))
+    return longest
+
+
+@lean
+def _share_cores(net: RateNet, machine: int, longest: float, waits: Waits) -> float:
+    """Set how long the slots of a machine are busy that has fewer cores than busy slots; return the longest time.
+
+    While more slots are busy than there are cores, each is slower. How often that is depends on whether their busy
+    times coincide; they are taken to do so in part.
+    """
+    start, end = net.slot_first[machine], net.slot_first[machine + 1]
+    cores = net.machine_cpu[machine] / net.slot_cpu[start]
+    busy, most = 0, start
+    for slot in range(start, end):
+        busy += waits.slot_busy[slot] > 0.0
+        most = slot if waits.slot_busy[slot] > waits.slot_busy[most] else most
+    if busy <= cores:
+        return float(waits.slot_busy[most])
+    work = waits.slot_busy[most]
+    for slot in range(start, end):
+        waits.share[slot] = waits.slot_busy[slot] / work
+    nested = _nest(start, end, busy, cores, waits)
+    if nested <= TIGHT * longest:
+        return nested
+    for _ in range(MIXES):
+        fastest = _speed(start, end, most, cores, waits)
+        for slot in range(start, end):
+            if slot != most and waits.share[slot] > 0.0:
+                work_of = waits.slot_load[slot] / waits.slot_load[most]
+                waits.share[slot] = min(1.0, work_of * fastest / _speed(start, end, slot, cores, waits))
+    total = 0.0
+    for slot in range(start, end):
+        total += waits.slot_load[slot] / net.machine_cpu[machine]
+    alone = max(total, work / _speed(start, end, most, cores, waits))
+    for slot in range(start, end):
+        waits.slot_busy[slot] = TOGETHER * waits.slot_busy[slot] + (1.0 - TOGETHER) * alone * waits.share[slot]
+    return float(waits.slot_busy[most])
+
+
+@lean
+def _nest(start: int, end: int, busy: int, cores: float, waits: Waits) -> float:
+    """Set how long slots are busy if those with less to do are busy only while those with more are."""
+    work, taken = 0.0, 0.0
+    for _ in range(busy):
+        lowest, others = np.inf, 0
+        for slot in range(start, end):
+            if waits.share[slot] > work:
+                others += 1
+                lowest = min(lowest, waits.share[slot])
+        if others == 0:
+            break
+        taken += (lowest - work) * max(1.0, others / cores)
+        for slot in range(start, end):
+            if waits.share[slot] == lowest:
+                waits.slot_busy[slot] *= taken / lowest
+        work = lowest
+    longest = 0.0
+    for slot in range(start, end):
+        longest = max(longest, waits.slot_busy[slot])
+    return longest
+
+
+@lean
+def _speed(start: int, end: int, which: int, cores: float, waits: Waits) -> float:
+    """Return the part of a core that a slot has while it is busy, if the others are so independently."""
+    waits.chance[0] = 1.0
+    others = 0
+    for slot in range(start, end):
+        share = waits.share[slot]
+        if slot == which or share <= 0.0:
+            continue
+        others += 1
+        waits.chance[others] = 0.0
+        for number in range(others, 0, -1):
+            waits.chance[number] += share * (waits.chance[number - 1] - waits.chance[number])
+        waits.chance[0] *= 1.0 - share
+    speed = 0.0
+    for number in range(others + 1):
+        speed += waits.chance[number] * min(1.0, cores / (number + 1))
+    return float(speed)
+
+
+@stage
+def avoids(net: RateNet, ways: Ways, lanes: Lanes, queues: int, longest: float, waits: Waits) -> bool:
+    """Return whether another split of the streams could leave much less to do for the slot or wire that limits."""
+    limiting, wired = -1, False
+    for slot in range(len(waits.slot)):
+        if waits.slot_busy[slot] >= longest:
+            limiting = slot
+    for wire in range(len(waits.wire)):
+        if waits.wire_busy[wire] >= longest:
+            limiting, wired = wire, True
+    if limiting < 0 or (not wired and waits.slot_load[limiting] < 0.999 * longest * net.slot_cpu[limiting]):
+        return True  # what limits is the cores of a machine, which slots share
+    load = waits.wire_load[limiting] if wired else waits.slot_load[limiting]
+    least = waits.room  # of a tuple that a class processes
+    for task_class in range(lanes.first[-1]):
+        least[task_class] = lanes.cpu[task_class] if not wired and lanes.slot[task_class] == limiting else 0.0
+    for queue in range(queues - 1, -1, -1):
+        lowest, total = np.inf, 0.0
+        for pair in range(lanes.start[queue], lanes.start[queue + 1]):
+            each = least[lanes.target[pair]]
+            if wired:
+                for place in range(lanes.begin[pair], lanes.end[pair]):
+                    each += lanes.bits[queue] if ways.wire[place] == limiting else 0.0
+            lowest = min(lowest, each)
+            total += each * lanes.size[lanes.target[pair]]
+        each = lowest if lanes.chosen[queue] else total / lanes.width[queue]
+        least[lanes.sender[queue]] += lanes.amount[queue] * each
+    unavoidable = 0.0
+    for task_class in range(lanes.first[-1]):
+        unavoidable += lanes.source[task_class] * lanes.size[task_class] * least[task_class]
+    return unavoidable * EXACT < load
+
+
+@stage
+def wait_longer(tps: float, busy: Floats, highest: Floats, wait: Floats) -> None:
+    """Let lanes wait less for an element, the less it is used; `highest` is the highest rate of a lane over it."""
+    for place in range(len(wait)):
+        if highest[place] <= 0.0:
+            wait[place] = 0.0
+            continue
+        share = busy[place] * tps
+        if share > TIGHT:
+            wait[place] = max(wait[place], FIRST / highest[place])
+        wait[place] = min(wait[place] * min(1.0, share) ** POWER, LONGEST / highest[place])
+        if wait[place] < SHORTEST / highest[place]:
+            wait[place] = 0.0
+
+
+@stage
+def make_room(ways: Ways, lanes: Lanes, queues: int, waits: Waits) -> float:
+    """Set how many times what it does now every class could send; return how many times the sources could."""
+    for task_class in range(lanes.first[-1]):
+        waits.room[task_class] = np.inf
+    for queue in range(queues - 1, -1, -1):
+        sender = lanes.sender[queue]
+        amount, total = waits.done[sender] * lanes.amount[queue], 0.0
+        for pair in range(lanes.start[queue], lanes.start[queue + 1]):
+            receiver = lanes.target[pair]
+            wait = waits.slot[lanes.slot[receiver]]
+            for place in range(lanes.begin[pair], lanes.end[pair]):
+                wait += waits.wire[ways.wire[place]]
+            waits.wait[pair] = wait
+            if amount <= 0.0:
+                continue
+            limit = 1.0 / wait
+            if waits.room[receiver] < np.inf:
+                limit = min(limit, waits.rate[pair] * waits.room[receiver])
+            if lanes.chosen[queue]:
+                total += lanes.size[receiver] * limit
+            else:
+                waits.room[sender] = min(waits.room[sender], limit / waits.rate[pair])
+        if amount > 0.0 and lanes.chosen[queue]:
+            waits.room[sender] = min(waits.room[sender], total / amount)
+    growth = 2.0
+    for task_class in range(lanes.first[-1]):
+        if lanes.source[task_class] > 0.0:
+            growth = min(growth, waits.room[task_class])
+    return growth
+
+
+@lean
+def _follow(lanes: Lanes, queue: int, growth: float, waits: Waits) -> None:
+    """If a queue holds up a source, let its lanes wait for their receivers for as long as that takes."""
+    sender = lanes.sender[queue]
+    amount, total = waits.done[sender] * lanes.amount[queue], 0.0
+    held = waits.tight[sender] and amount > 0.0
+    for pair in range(lanes.start[queue], lanes.start[queue + 1]):
+        limit, room = 1.0 / waits.wait[pair], waits.room[lanes.target[pair]]
+        total += lanes.size[lanes.target[pair]] * (min(limit, waits.rate[pair] * room) if room < np.inf else limit)
+    if lanes.chosen[queue] and total > NEARLY * growth * amount:
+        held = False
+    for pair in range(lanes.start[queue], lanes.start[queue + 1]):
+        receiver = lanes.target[pair]
+        waits.wait[pair] *= growth
+        needed = 1.0 / waits.rate[pair] - waits.wait[pair]
+        if held and waits.room[receiver] <= NEARLY * growth and waits.rate[pair] > 0.0 and needed > 0.0:
+            waits.tight[receiver] = True
+            waits.held[receiver] = max(waits.held[receiver], needed)
+
+
+@stage
+def hold_up(lanes: Lanes, queues: int, growth: float, waits: Waits) -> None:
+    """Let lanes wait for tasks that are held up by what they send, the more so if that holds up a source."""
+    for slot in range(len(waits.slot)):
+        waits.slot[slot] *= growth
+    for wire in range(len(waits.wire)):
+        waits.wire[wire] *= growth
+    for task_class in range(lanes.first[-1]):
+        relative = min(max(waits.room[task_class] / growth, 0.25), 4.0)
+        waits.tight[task_class] = lanes.source[task_class] > 0.0 and relative <= NEARLY
+        if waits.highest[task_class] <= 0.0:
+            continue
+        if relative < 1.0 and waits.held[task_class] == 0.0:
+            waits.held[task_class] = 1.0 / (waits.highest[task_class] * relative)
+        elif waits.held[task_class] > 0.0:
+            waits.held[task_class] *= growth * relative ** (-EASE * POWER)
+        if relative >= 1.0 and waits.held[task_class] * waits.highest[task_class] < 0.05:
+            waits.held[task_class] = 0.0
+    for queue in range(queues):
+        _follow(lanes, queue, growth, waits)
+    for pair in range(lanes.start[queues]):
+        waits.wait[pair] += waits.held[lanes.target[pair]]
+
+
+@stage
+def resource_rate(net: RateNet, lanes: Lanes, waits: Waits) -> float:
+    """Return the rate that resources beside cpu and network allow."""
+    rate = np.inf
+    for resource in range(net.capacity.shape[1]):
+        for machine in range(len(net.machine_cpu)):
+            load = 0.0
+            for number in range(lanes.first[-1]):
+                if net.slot_machine[lanes.slot[number]] == machine:
+                    load += net.needs[lanes.task[number], resource] * waits.done[number] * lanes.size[number]
+            if load > 0.0:
+                rate = min(rate, net.capacity[machine, resource] / load)
+    return rate
+
+
+@stage
+def settle(net: RateNet, ways: Ways, lanes: Lanes, queues: int, waits: Waits) -> float:
+    """Return the rate at which waits settle, at least that of an even split; `waits` has what a source tuple takes."""
+    send(ways, lanes, queues, True, waits)
+    longest = use_up(net, ways, waits)
+    other = resource_rate(net, lanes, waits)
+    if longest <= 0.0 or other * longest <= 1.0 or not avoids(net, ways, lanes, queues, longest, waits):
+        return float(min(other, 1.0 / longest))
+    even = tps = 1.0 / longest
+    for number in range(lanes.first[-1]):
+        waits.held[number] = 0.0
+    for slot in range(len(waits.slot)):
+        waits.slot[slot] = 0.0
+    for wire in range(len(waits.wire)):
+        waits.wire[wire] = 0.0
+    same = 0
+    for turn in range(1, ROUNDS + 1):
+        wait_longer(tps, waits.slot_busy, waits.slot_highest, waits.slot)
+        wait_longer(tps, waits.wire_busy, waits.wire_highest, waits.wire)
+        hold_up(lanes, queues, make_room(ways, lanes, queues, waits), waits)
+        send(ways, lanes, queues, False, waits)
+        before, tps = tps, 1.0 / use_up(net, ways, waits)
+        same = same + 1 if abs(tps - before) <= SETTLED * before else 0
+        if turn >= FEWEST and same >= TIMES:
+            break
+    tps = min(tps, resource_rate(net, lanes, waits))
+    if tps < even:
+        send(ways, lanes, queues, True, waits)
+        use_up(net, ways, waits)
+    return max(tps, even)
+
+
+@kernel
+def saturated_rates(net: RateNet, placed: NDArray[np.int32]) -> Floats:
+    """Return the rate of many placements, `placed` being [B, T]; 0 if a hop has no path."""
+    rates = np.zeros(len(placed))
+    ways = empty_ways(net)
+    lanes, waits = room_for(net, ways)
+    for row in range(len(placed)):
+        if net.routed and link_rate(net, placed[row], placed_gain(net, placed[row]), ways) <= 0.0:
+            continue
+        group_tasks(net, placed[row], lanes, waits)
+        queues = join_classes(net, ways, lanes)
+        if queues < 0:
+            rates[row] = bottleneck_rates(net, placed[row : row + 1], True)[0]
+        else:
+            rates[row] = settle(net, ways, lanes, queues, waits)
+    return rates
+
+
+@kernel
+def settled(net: RateNet, ways: Ways, placed: NDArray[np.int32]) -> Settled:
+    """Return what a placement, [T], carries over its ways, and what a source tuple then takes; nothing for a crowd."""
+    lanes, waits = room_for(net, ways)
+    group_tasks(net, placed, lanes, waits)
+    queues = join_classes(net, ways, lanes)
+    if queues < 0:
+        return Settled(-1.0, waits.done, waits.slot_busy, waits.wire_load)
+    rate = settle(net, ways, lanes, queues, waits)
+    gain = np.empty(len(placed))
+    for component in range(len(net.sink)):
+        for number in range(lanes.first[component], lanes.first[component + 1]):
+            for task in range(lanes.task[number], net.first[component + 1]):
+                alone = net.single[component] and task != lanes.task[number]
+                if placed[task] == lanes.slot[number] and not alone:
+                    gain[task] = waits.done[number]
+    return Settled(rate, gain, waits.slot_busy, waits.wire_load)
