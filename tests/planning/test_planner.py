@@ -1,3 +1,4 @@
+import msgspec
 import numpy as np
 import pytest
 
@@ -6,7 +7,7 @@ from penstock.model.errors import InvalidInput, UnknownName
 from penstock.model.objective import Objective
 from penstock.model.placement import Infeasible, Placement
 from penstock.model.plan import to_placement
-from penstock.model.topology import Application, Component, Kind, Stream
+from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 from penstock.planning.advice import advise
 from penstock.planning.planner import Planner, latency_model
 from penstock.workloads.applications import application
@@ -84,7 +85,8 @@ def test_errors_name_the_field() -> None:
 
 
 def test_advice_names_the_bottleneck_its_users_and_what_would_relieve_it() -> None:
-    planner = Planner(CHAIN, PAIR)
+    keyed = msgspec.structs.replace(CHAIN.streams[0], grouping=Grouping.FIELDS)  # its sender cannot avoid the slow task
+    planner = Planner(msgspec.structs.replace(CHAIN, streams=(keyed, CHAIN.streams[1])), PAIR)
     decision = planner.decide("round-robin")  # in on slow, work on fast and slow, out on fast
     advice = advise(planner, decision)
     assert advice is not None

@@ -54,6 +54,7 @@ class Waits(NamedTuple):
     """What changes from round to round."""
 
     rate: Floats  # [P] tuples from task to task
+    level: Floats  # [Q] what a lane without a wait carries, relative to an even split
     wait: Floats  # [P] windows from sending to being processed
     room: Floats  # [G] how many times what it does now a task could send
     done: Floats  # [G] tuples that a task processes
@@ -102,6 +103,7 @@ def room_for(net: RateNet, ways: Ways) -> tuple[Lanes, Waits]:
     )
     waits = Waits(
         np.empty(pairs),
+        np.empty(queues),
         np.empty(pairs),
         np.empty(tasks),
         np.empty(tasks),
@@ -240,26 +242,30 @@ def send(ways: Ways, lanes: Lanes, queues: int, evenly: bool, waits: Waits) -> N
 def _choose(lanes: Lanes, queue: int, amount: float, waits: Waits) -> None:
     """Split an amount over lanes: all get the same, but those with a wait fall short of it as they near their limit."""
     start, end = lanes.start[queue], lanes.start[queue + 1]
-    most = 0.0
+    limit, waiting = 0.0, False
     for pair in range(start, end):
-        most += lanes.size[lanes.target[pair]] / waits.wait[pair]
-    level = np.inf
-    if amount < 0.98 * WINDOW * most:
-        level = amount / lanes.width[queue]
+        limit += lanes.size[lanes.target[pair]] / waits.wait[pair]
+        waiting = waiting or waits.wait[pair] > 0.0
+    even = amount / lanes.width[queue]
+    full = amount >= 0.98 * WINDOW * limit
+    level = even
+    if waiting and not full:
+        level = even * max(waits.level[queue], 1.0)
         for _ in range(30):
             carried, slope = 0.0, 0.0
             for pair in range(start, end):
-                part = _of_level(level, waits.wait[pair])
-                carried += lanes.size[lanes.target[pair]] * part
-                slope += lanes.size[lanes.target[pair]] * part**5
+                part, size = _of_level(level, waits.wait[pair]), lanes.size[lanes.target[pair]]
+                carried += size * part
+                slope += size * part * part * part * part * part
             lacking = amount / level - carried
             if abs(lacking) <= 1e-3 * carried:
                 break
-            level *= 1.0 + min(lacking / slope, 3.0)
+            level *= 1.0 + max(min(lacking / slope, 3.0), -0.5)
+        waits.level[queue] = level / even
     carried = 0.0
     for pair in range(start, end):
         wait = waits.wait[pair]
-        waits.rate[pair] = 1.0 / wait if level == np.inf else level * _of_level(level, wait)
+        waits.rate[pair] = 1.0 / wait if full else level * _of_level(level, wait)
         carried += lanes.size[lanes.target[pair]] * waits.rate[pair]
     for pair in range(start, end):
         waits.rate[pair] *= amount / carried
@@ -268,7 +274,10 @@ def _choose(lanes: Lanes, queue: int, amount: float, waits: Waits) -> None:
 @lean
 def _of_level(level: float, wait: float) -> float:
     """Return the share of a level that a lane carries: all of it without a wait, a window per wait at a high level."""
-    square = (level * wait / WINDOW) ** 2
+    relative = level * wait * (1.0 / WINDOW)
+    if relative < 0.15:  # the share is above 0.9998
+        return 1.0
+    square = relative * relative
     return float(1.0 / np.sqrt(np.sqrt(1.0 + square * square)))
 
 
@@ -401,7 +410,7 @@ def avoids(net: RateNet, ways: Ways, lanes: Lanes, queues: int, longest: float, 
     unavoidable = 0.0
     for task_class in range(lanes.first[-1]):
         unavoidable += lanes.source[task_class] * lanes.size[task_class] * least[task_class]
-    return unavoidable * EXACT < load
+    return bool(unavoidable * EXACT < load)
 
 
 @stage
@@ -412,9 +421,13 @@ def wait_longer(tps: float, busy: Floats, highest: Floats, wait: Floats) -> None
             wait[place] = 0.0
             continue
         share = busy[place] * tps
+        if wait[place] == 0.0 and share <= TIGHT:
+            continue
         if share > TIGHT:
             wait[place] = max(wait[place], FIRST / highest[place])
-        wait[place] = min(wait[place] * min(1.0, share) ** POWER, LONGEST / highest[place])
+        if share < 1.0:
+            wait[place] *= share**POWER
+        wait[place] = min(wait[place], LONGEST / highest[place])
         if wait[place] < SHORTEST / highest[place]:
             wait[place] = 0.0
 
@@ -456,17 +469,18 @@ def _follow(lanes: Lanes, queue: int, growth: float, waits: Waits) -> None:
     """If a queue holds up a source, let its lanes wait for their receivers for as long as that takes."""
     sender = lanes.sender[queue]
     amount, total = waits.done[sender] * lanes.amount[queue], 0.0
-    held = waits.tight[sender] and amount > 0.0
-    for pair in range(lanes.start[queue], lanes.start[queue + 1]):
-        limit, room = 1.0 / waits.wait[pair], waits.room[lanes.target[pair]]
-        total += lanes.size[lanes.target[pair]] * (min(limit, waits.rate[pair] * room) if room < np.inf else limit)
-    if lanes.chosen[queue] and total > NEARLY * growth * amount:
-        held = False
+    if not waits.tight[sender] or amount <= 0.0:
+        return
+    if lanes.chosen[queue]:
+        for pair in range(lanes.start[queue], lanes.start[queue + 1]):
+            limit, room = 1.0 / waits.wait[pair], waits.room[lanes.target[pair]]
+            total += lanes.size[lanes.target[pair]] * (min(limit, waits.rate[pair] * room) if room < np.inf else limit)
+        if total > NEARLY * growth * amount:
+            return
     for pair in range(lanes.start[queue], lanes.start[queue + 1]):
         receiver = lanes.target[pair]
-        waits.wait[pair] *= growth
-        needed = 1.0 / waits.rate[pair] - waits.wait[pair]
-        if held and waits.room[receiver] <= NEARLY * growth and waits.rate[pair] > 0.0 and needed > 0.0:
+        needed = 1.0 / waits.rate[pair] - waits.wait[pair] * growth
+        if waits.room[receiver] <= NEARLY * growth and waits.rate[pair] > 0.0 and needed > 0.0:
             waits.tight[receiver] = True
             waits.held[receiver] = max(waits.held[receiver], needed)
 
@@ -492,7 +506,7 @@ def hold_up(lanes: Lanes, queues: int, growth: float, waits: Waits) -> None:
     for queue in range(queues):
         _follow(lanes, queue, growth, waits)
     for pair in range(lanes.start[queues]):
-        waits.wait[pair] += waits.held[lanes.target[pair]]
+        waits.wait[pair] = waits.wait[pair] * growth + waits.held[lanes.target[pair]]
 
 
 @stage
@@ -525,6 +539,8 @@ def settle(net: RateNet, ways: Ways, lanes: Lanes, queues: int, waits: Waits) ->
         waits.slot[slot] = 0.0
     for wire in range(len(waits.wire)):
         waits.wire[wire] = 0.0
+    for queue in range(queues):
+        waits.level[queue] = 1.0
     same = 0
     for turn in range(1, ROUNDS + 1):
         wait_longer(tps, waits.slot_busy, waits.slot_highest, waits.slot)

@@ -73,7 +73,7 @@ class Twin:
         The sources have an unlimited supply of tuples, and none gets further ahead than the others, so the load keeps
         the ratio of the application's rates. Spans double until back-pressure has settled: the number of completed
         tuples equals that of the previous span, and that emitted by the most blocked source, and every task processes
-        the same number as before. Senders with a choice of task then avoid slow ones. Infinite if nothing limits the rate.
+        the same number as before. Senders with a choice of task then avoid slow ones. Infinite if nothing limits it.
         """
         even = self._even_tps(slots, seed, routes)
         if not np.isfinite(even):
