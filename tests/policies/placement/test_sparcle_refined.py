@@ -3,11 +3,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from penstock.estimate.bottleneck import bottleneck_rates
 from penstock.estimate.evaluator import Evaluator
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput
 from penstock.model.kernel import interpreted
-from penstock.model.objective import Objective
 from penstock.model.placement import Placement
 from penstock.model.topology import Application, Component, Kind, Stream
 from penstock.policies.api import PlacementPolicy, PlacementView
@@ -109,18 +109,18 @@ def test_stops_at_once_when_there_is_no_time() -> None:
 
 @pytest.mark.parametrize("case", [random_network, random_mesh])
 @pytest.mark.parametrize("seed", range(8))
-def test_rates_placements_as_the_evaluator_does(case: Case, seed: int) -> None:
+def test_rates_placements_as_an_even_split_does(case: Case, seed: int) -> None:
     view = case(seed)
     problem = refinement.problem_of(view)
     scratch, log = refinement.scratch_of(problem), refinement.log_of(0, 0)
     order = np.arange(len(problem.bits), dtype=np.int32)
     assert isinstance(view.topology, Application)
     rows = random_slots(np.random.default_rng(seed), view.topology, view.cluster, rows=20).astype(np.int32)
-    scores = Evaluator(view.topology, view.cluster).scorer(Objective.THROUGHPUT)(rows)
-    for row, score in zip(rows, scores, strict=True):
+    evenly = bottleneck_rates(Evaluator(view.topology, view.cluster).rate_net, rows)
+    for row, expected in zip(rows, evenly, strict=True):
         rate, powers = refinement.rate(problem, scratch, log, row, order, np.inf, 0.0)
         same = interpreted(refinement.rate)(problem, scratch, log, row, order, np.inf, 0.0)
-        assert rate == pytest.approx(score, rel=1e-9), f"seed {seed}"
+        assert rate == pytest.approx(expected, rel=1e-9), f"seed {seed}"
         assert same == (rate, powers)
 
 
