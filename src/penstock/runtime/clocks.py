@@ -1,23 +1,23 @@
-"""How far a worker's clock is from the controller's, from questions and answers over the network.
+"""The offset of a worker's clock from the controller's, measured by pings over the network.
 
-An answer lies between the question and its return, so the middle is wrong by half the round trip at most; the quickest
-round trips say most. Drift is the slope over those. An offset that is smaller than its possible error is taken as none:
-processes of one host share a clock.
+A ping is answered between its sending and its return, so the error of the midpoint is at most half the round trip; the
+shortest round trips are the most accurate. Drift is the slope over those. An offset smaller than its possible error
+counts as zero: processes of one host share a clock.
 """
 
 from collections import deque
 from typing import NamedTuple
 
 KEPT = 64  # readings
-QUICK = 2.0  # round trips up to so many times the quickest count
+QUICK = 2.0  # round trips of up to this multiple of the shortest are used
 
 
 class Reading(NamedTuple):
-    """One question and answer."""
+    """One ping."""
 
     at: float  # the worker's clock
     offset: float  # s ahead of the controller's
-    error: float  # s that it may be wrong, at most
+    error: float  # s, maximum
 
 
 class ClockEstimate(NamedTuple):
@@ -29,7 +29,7 @@ class ClockEstimate(NamedTuple):
     error: float
 
     def controller_time(self, time: float) -> float:
-        """Return what the controller's clock showed."""
+        """Return the time of the controller's clock."""
         return time - (self.offset + self.drift * (time - self.at))
 
 
@@ -42,13 +42,13 @@ class WorkerClock:
     def __init__(self) -> None:
         self._readings: deque[Reading] = deque(maxlen=KEPT)
 
-    def add(self, asked: float, answered: float, at: float) -> None:
-        """Take an answer: when it was asked and came by the controller's clock, and what the worker's clock said."""
-        self._readings.append(Reading(at, at - (asked + answered) / 2, (answered - asked) / 2))
+    def add(self, sent: float, received: float, at: float) -> None:
+        """Add a reading: when the ping was sent and answered by the controller's clock, and the worker's clock."""
+        self._readings.append(Reading(at, at - (sent + received) / 2, (received - sent) / 2))
 
     @property
     def estimate(self) -> ClockEstimate:
-        """The best guess so far."""
+        """The current estimate."""
         if not self._readings:
             return SAME
         least = min(reading.error for reading in self._readings)
@@ -60,6 +60,6 @@ class WorkerClock:
         mean = sum(reading.offset for reading in quick) / len(quick)
         spread = sum((reading.at - mean_at) ** 2 for reading in quick)
         slope = sum((r.at - mean_at) * (r.offset - mean) for r in quick) / spread if spread > 0 else 0.0
-        if spread == 0 or abs(slope) * (quick[-1].at - quick[0].at) <= 2 * least:  # not more than the readings' noise
+        if spread == 0 or abs(slope) * (quick[-1].at - quick[0].at) <= 2 * least:  # within the noise of the readings
             slope = 0.0
         return ClockEstimate(latest, mean + slope * (latest - mean_at), slope, worst)

@@ -1,4 +1,4 @@
-"""The handle of a running application: what can be asked of it, by the program that started it and from outside."""
+"""The handle of a running application, for the program that started it and for other processes."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,11 +18,11 @@ class Outcome(msgspec.Struct, frozen=True):
     task: str
     before: str  # slot
     after: str  # slot
-    seconds: float  # from when it left its old slot to the last tuple that came over it
+    seconds: float  # from when it left its old slot until the last forwarded tuple arrived
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """One line that an operator, or the worker around it, had to say."""
+    """One line of the log: of an operator, a worker or the controller."""
 
     at: float  # seconds since 1970
     level: str  # debug, info, warning, error
@@ -33,29 +33,29 @@ class LogLine(msgspec.Struct, frozen=True):
 
     @property
     def speaker(self) -> str:
-        """Who says it: `component[task]`, or the worker."""
+        """The origin: `component[task]`, or the worker."""
         if not self.component:
             return self.worker
         return self.component if self.task is None else f"{self.component}[{self.task}]"
 
 
 class Steered(Protocol):
-    """What moves the tasks of a run by itself, and can be told how. Its methods may be called from any thread."""
+    """The autopilot of a run. Its methods may be called from any thread."""
 
     def steer(self, policy: str | None = None, shadow: bool | None = None, model: str | None = None) -> PilotStatus:
-        """Have another policy decide, `off` for none, and return how it stands; None leaves it.
+        """Change the policy, `off` disables the autopilot, and return its status; None: no change.
 
-        `model` is a file of latency models that it goes by.
+        `model` is a file of latency models for its predictions.
         """
         ...
 
     def status(self) -> PilotStatus:
-        """Return how it stands."""
+        """Return the status."""
         ...
 
 
 class Handle(Protocol):
-    """A running application. Every method may be called from any thread; a mistake raises `PenstockError`."""
+    """A running application. Every method may be called from any thread; invalid input raises `PenstockError`."""
 
     @property
     def folder(self) -> Path:
@@ -63,15 +63,15 @@ class Handle(Protocol):
         ...
 
     def status(self) -> Status:
-        """Return how it is going; after the end, how it went."""
+        """Return the status; after the end, the last one."""
         ...
 
     def move(self, task: str, slot: str) -> Outcome:
-        """Move one task, and return when it runs there."""
+        """Move a task, and return when it runs there."""
         ...
 
     def apply(self, plan: Plan) -> list[Outcome]:
-        """Move the tasks that a plan puts elsewhere, switch to its tuple policies, and return when all is done.
+        """Move the tasks whose slots differ in a plan, switch to its tuple policies, and return when all is done.
 
         Tuple policies that the plan does not name stay in force.
         """
@@ -85,7 +85,7 @@ class Handle(Protocol):
         sending: str | None = None,
         slot_ms: float | None = None,
     ) -> TuplePolicies:
-        """Change tuple policies and return all that are in force then.
+        """Change tuple policies and return those in force.
 
         tuples: all of them; None: those in force. routing, sending, slot_ms: some of these, over them. A routing is
         `POLICY` for the application or `STREAM=POLICY` for a stream, or several of these; `none`: no policy.
@@ -93,32 +93,32 @@ class Handle(Protocol):
         ...
 
     def limit(self, limits: Limits) -> dict[str, float]:
-        """Let sources give so many tuples a second from now on, and return all limits in force.
+        """Limit the rates of sources in tuples per second, and return all limits in force.
 
-        By source component, all its tasks together; None lifts a limit, 0 pauses the source, those not named keep
-        theirs. One number is for all sources together, None alone lifts all. A tuple that waits is late.
+        By source component, all its tasks together; None removes a limit, 0 pauses the source, sources that are not
+        named keep theirs. A single number is for all sources together, a single None removes all limits.
         """
         ...
 
     def steer(self, policy: str | None = None, shadow: bool | None = None, model: str | None = None) -> PilotStatus:
-        """Have another policy of its autopilot decide, `off` for none, and return how it stands; None leaves it.
+        """Change the policy of the autopilot, `off` disables it, and return its status; None: no change.
 
-        `model` is a file of latency models that it goes by.
+        `model` is a file of latency models for its predictions.
         """
         ...
 
     def drain(self, timeout: float | None = None) -> None:
-        """Stop the sources, process and publish everything in flight, end; return at the end, or after `timeout` s."""
+        """End the sources, process and publish what is in flight, and stop; return at the end, or after `timeout` s."""
         ...
 
     def stop(self) -> None:
-        """End at once: what came after the last checkpoint is not published, and comes again where it is resumed."""
+        """Stop at once: output since the last checkpoint is not published; a resumed run produces it again."""
         ...
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the end; return whether it has come."""
+        """Wait for the end; return whether the run has ended."""
         ...
 
     def on_log(self, listener: Callable[[LogLine], None]) -> None:
-        """Have a function called for every log line, from a thread of the run's own."""
+        """Call a function for every log line, in a thread of the run."""
         ...

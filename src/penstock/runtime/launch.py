@@ -20,7 +20,7 @@ from penstock.runtime.config import RunConfig
 from penstock.runtime.controller.process import Driver, listen_for_workers
 from penstock.runtime.controller.settings import Complete, RunSpec, Site, routes_of, run_folders
 from penstock.runtime.controller.state_machine import Controller
-from penstock.runtime.controller.worker_supervisor import Crew
+from penstock.runtime.controller.worker_supervisor import WorkerSupervisor
 from penstock.runtime.layout import Layout
 from penstock.runtime.run import Extend, Progress, Run
 from penstock.runtime.spark.executors import Executor, is_local, registered
@@ -107,14 +107,14 @@ def launch(
     try:
         ship(spark, *modules_of(flow))
         if is_local(spark):
-            crew = Crew(driver, start, [(site, None) for site, _ in places])
+            supervisor = WorkerSupervisor(driver, start, [(site, None) for site, _ in places])
         else:
             known = {executor.id for executor in deployment.executors}
             there = [executor for executor in registered(spark) if executor.id in known]
             grown = run.grow if not deployment.emulated and _takes_all(places, there) else None
-            crew = Crew(driver, start, places, partial(registered, spark), grown)
-        crew.begin(time.monotonic())
-        run.crew = crew
+            supervisor = WorkerSupervisor(driver, start, places, partial(registered, spark), grown)
+        supervisor.launch_all(time.monotonic())
+        run.supervisor = supervisor
         run.begin(progress)
     except BaseException:
         run.stop()

@@ -1,4 +1,4 @@
-"""The fixed facts of a dataflow that every worker and the controller number alike: tasks, streams, channels."""
+"""The tasks, streams and channels of a dataflow, numbered identically by every worker and the controller."""
 
 from functools import cached_property
 from typing import NamedTuple
@@ -39,7 +39,7 @@ class Layout:
             for number, (stream, (outlet, _)) in enumerate(zip(self.application.streams, flow.inputs(), strict=True))
         ]
         self.keys = [extractor(stream.outlet.keys, flow.stream_type(stream.outlet)) for stream in self.streams]
-        self._ways: dict[tuple[int, int], list[tuple[int, int]]] = {}  # kept as they are asked for often
+        self._progress_channels: dict[tuple[int, int], list[tuple[int, int]]] = {}  # a cache
 
     def _codec(self, label: str, outlet: Outlet) -> Codec:
         return Codec(label, self.flow.stream_type(outlet))
@@ -84,7 +84,7 @@ class Layout:
 
     @cached_property
     def reached(self) -> dict[int, frozenset[int]]:
-        """The tasks that tuples of each source task can come to, and the task itself."""
+        """The tasks that tuples of each source task can reach, and the task itself."""
         return {task: self._reached(task) for task, of in enumerate(self.components) if of.kind is Kind.SOURCE}
 
     def _reached(self, source: int) -> frozenset[int]:
@@ -96,16 +96,16 @@ class Layout:
 
     @cached_property
     def sinks(self) -> dict[int, list[int]]:
-        """The tasks of sinks that tuples of each source task can come to."""
+        """The tasks of sinks that tuples of each source task can reach."""
         return {
             source: sorted(task for task in tasks if self.components[task].kind is Kind.SINK)
             for source, tasks in self.reached.items()
         }
 
     def progress_channels(self, task: int, source: int) -> list[tuple[int, int]]:
-        """Return the channels into a task that tuples of a source task can come by."""
-        found = self._ways.get((task, source))
+        """Return the channels into a task that tuples of a source task can take."""
+        found = self._progress_channels.get((task, source))
         if found is None:
             found = [channel for channel in self.channels_in(task) if channel[1] in self.reached[source]]
-            self._ways[task, source] = found
+            self._progress_channels[task, source] = found
         return found

@@ -1,4 +1,4 @@
-"""Log lines on their way to whoever listens to a run, each listener in a thread of its own."""
+"""Passes log lines to the listeners of a run, each in its own thread."""
 
 import threading
 import time
@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 from penstock.runtime.handle import LogLine
 
-LINES = 10_000  # of log that wait for a listener; more are dropped
+LINES = 10_000  # buffered for a listener; further ones are dropped
 
 
 class Feed(threading.Thread):
-    """Hands log lines to one listener, which may be slow, or ask something of the run, without holding anybody up.
+    """Passes log lines to one listener, which may be slow or use the run, without blocking anything else.
 
-    Where it is slower than the log for long, lines are dropped, and another says how many. One that raises is called no
-    more: its own affair, and no reason to end the run.
+    If it is slower than the log for long, lines are dropped, and a further line reports how many. A listener that
+    raises is not called again; the run continues.
     """
 
     def __init__(self, listener: Callable[[LogLine], None], failed: Callable[["Feed", Exception], None]) -> None:
@@ -35,19 +35,19 @@ class Feed(threading.Thread):
             if len(self._lines) >= LINES:
                 self._dropped += 1
                 return
-            self._tell_dropped()
+            self._report_dropped()
             self._lines.append(line)
             self._changed.notify()
 
     def close(self) -> None:
-        """Take no more lines."""
+        """Accept no further lines."""
         with self._changed:
-            self._tell_dropped()
+            self._report_dropped()
             self._closed = True
             self._changed.notify()
 
     def run(self) -> None:
-        """Call the listener until there is nothing more."""
+        """Call the listener for every line."""
         while (line := self._next()) is not None:
             try:
                 self._listener(line)
@@ -61,8 +61,8 @@ class Feed(threading.Thread):
                 self._changed.wait()
             return self._lines.popleft() if self._lines else None
 
-    def _tell_dropped(self) -> None:
+    def _report_dropped(self) -> None:
         if self._dropped:
-            text = f"{self._dropped} lines of log were dropped, more than {LINES} waited for who listens"
+            text = f"{self._dropped} lines of log were dropped, more than {LINES} waited for the listener"
             self._lines.append(LogLine(time.time(), "warning", "", None, "controller", text))
             self._dropped = 0

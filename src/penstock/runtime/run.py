@@ -1,4 +1,4 @@
-"""A run: a dataflow on Spark, from its folder to its last record, and the handle by which it is asked and changed."""
+"""A run: a dataflow on Spark, from its folder to its last record, and the handle to observe and change it."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ from penstock.runtime.controller.operations import Operation
 from penstock.runtime.controller.process import Driver
 from penstock.runtime.controller.settings import routes_of
 from penstock.runtime.controller.state_machine import RunFailed
-from penstock.runtime.controller.worker_supervisor import Crew
+from penstock.runtime.controller.worker_supervisor import WorkerSupervisor
 from penstock.runtime.handle import LogLine, Outcome, Steered
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol.controller_messages import Route
@@ -30,37 +30,37 @@ from penstock.runtime.spark.jobs import Job, SlotJobs
 from penstock.runtime.storage import run_folder as folders
 from penstock.runtime.worker.tuple_policies import prepare
 
-TEND_S = 0.2  # between two looks at the workers
+TICK_S = 0.2  # between two checks of the workers
 STOP_S = 15.0  # for Spark to end the workers' jobs
-VERIFY_S = 10.0  # for Spark to say where a job runs
+VERIFY_S = 10.0  # for Spark to report where a job runs
 
 Progress = Callable[[str], None]
 
-# Which moves, task and slot, make use of machines that are new: from the cluster with them and the slot of each task.
+# Returns the moves, task and slot, that use new machines, from the cluster with them and the slot of each task.
 Extend = Callable[[Cluster, Sequence[str]], Sequence[tuple[str, str]]]
 
 
 class Run:
-    """A running application. It may be used from any thread, and as a context, which drains it at the end."""
+    """A running application. It may be used from any thread, and as a context manager, which drains it at the end."""
 
     def __init__(
         self, layout: Layout, info: folders.RunInfo, driver: Driver, jobs: SlotJobs, cluster: Cluster, stack: ExitStack
     ) -> None:
         self.info = info
-        self.cluster = cluster  # that it runs on, or that is emulated; machines are added as Spark gets them
-        self.crew: Crew | None = None  # that keeps its workers; None: not yet
-        self.pilot: Steered | None = None  # that moves its tasks by itself
+        self.cluster = cluster  # real or emulated; machines are added as Spark gets executors
+        self.supervisor: WorkerSupervisor | None = None  # None: not started yet
+        self.pilot: Steered | None = None  # its autopilot
         self._layout = layout
         self._driver = driver
         self._jobs = jobs
         self._stack = stack
         self.extend: Extend | None = None
-        self._unused: list[str] = []  # slots of machines that are new
+        self._unused: list[str] = []  # slots of new machines
         self._server: ControlServer | None = None
         self._lock = threading.Lock()  # of the server
         self._over = threading.Event()  # the jobs and the session have ended
-        self._ended = threading.Event()  # and who asked for that has been answered
-        self._asked = ""  # to end: drain or stop
+        self._ended = threading.Event()  # and whoever requested that has the answer
+        self._requested = ""  # drain or stop
         self._log = folders.LogFile(info)
         driver.on_log(self._log)
 
@@ -75,28 +75,28 @@ class Run:
         return self.info.path
 
     def status(self) -> Status:
-        """Return how it is going; after the end, how it went."""
+        """Return the status; after the end, the last one."""
         status = self._driver.ask(self._driver.controller.status)
         piloted = "" if self.pilot is None else self.pilot.status().text
         return msgspec.structs.replace(status, autopilot=piloted) if piloted else status
 
     @property
     def routes(self) -> tuple[PlannedRoute, ...]:
-        """The links that streams take between machines, where the network is routed."""
+        """The links that streams take between machines, if the network is routed."""
         found = self._driver.controller.routes
         return tuple(PlannedRoute(stream=s, source=a, target=b, links=links) for s, a, b, links in found)
 
     def latency(self, seconds: float) -> Latency | None:
-        """Return the latency of sampled source tuples that ended in the last seconds; None: there were none."""
+        """Return the latency of sampled source tuples that ended in the last seconds; None: none ended."""
         return self._driver.ask(lambda now: self._driver.controller.metrics.end_to_end(now, seconds))
 
     def move(self, task: str, slot: str) -> Outcome:
-        """Move one task, and return when it runs there."""
+        """Move a task, and return when it runs there."""
         done = self._operate([(task, slot)], f"move {task} to {slot}")
         return done[0] if done else Outcome(task, slot, slot, 0.0)
 
     def apply(self, plan: Plan) -> list[Outcome]:
-        """Move the tasks that a plan puts elsewhere, switch to its tuple policies, and return when all is done.
+        """Move the tasks whose slots differ in a plan, switch to its tuple policies, and return when all is done.
 
         Tuple policies that the plan does not name stay in force.
         """
@@ -122,7 +122,7 @@ class Run:
         sending: str | None = None,
         slot_ms: float | None = None,
     ) -> TuplePolicies:
-        """Change tuple policies and return all that are in force then.
+        """Change tuple policies and return those in force.
 
         tuples: all of them; None: those in force. routing, sending, slot_ms: some of these, over them. A routing is
         `POLICY` for the application or `STREAM=POLICY` for a stream, or several of these; `none`: no policy.
@@ -134,46 +134,46 @@ class Run:
         return after
 
     def limit(self, limits: Limits) -> dict[str, float]:
-        """Let sources give so many tuples a second from now on, and return all limits in force.
+        """Limit the rates of sources in tuples per second, and return all limits in force.
 
-        By source component, all its tasks together; None lifts a limit, 0 pauses the source, those not named keep
-        theirs. One number is for all sources together, None alone lifts all. A tuple that waits is late.
+        By source component, all its tasks together; None removes a limit, 0 pauses the source, sources that are not
+        named keep theirs. A single number is for all sources together, a single None removes all limits.
         """
         return self._driver.ask(lambda now: dict(self._driver.controller.limit(limits, now)))
 
     def steer(self, policy: str | None = None, shadow: bool | None = None, model: str | None = None) -> PilotStatus:
-        """Have another policy of its autopilot decide, `off` for none, and return how it stands; None leaves it.
+        """Change the policy of the autopilot, `off` disables it, and return its status; None: no change.
 
-        `model` is a file of latency models that it goes by.
+        `model` is a file of latency models for its predictions.
         """
         if self.pilot is None:
             raise PenstockError(f"run {self.info.run} has no autopilot: the program that started it gave it none")
         return self.pilot.steer(policy, shadow, model)
 
     def say(self, text: str, level: str = "info") -> None:
-        """Add a line of the autopilot's to the log."""
+        """Log a line of the autopilot."""
         self._driver.say(text, level, "autopilot")
 
     def drain(self, timeout: float | None = None) -> None:
-        """Stop the sources, process everything in flight, end; return when it has ended or the time is over."""
+        """End the sources, process everything in flight, and stop; return at the end, or after `timeout` s."""
         self._end(self._driver.controller.drain, self._ended, timeout)
 
     def stop(self) -> None:
-        """End at once, whatever is in flight."""
+        """Stop at once."""
         self._end(self._driver.controller.stop, self._ended)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the end; return whether it has come."""
+        """Wait for the end; return whether the run has ended."""
         return self._ended.wait(timeout)
 
     def mark(self, event: str, detail: str = "") -> None:
-        """Note something in the telemetry, such as the beginning of a phase of an experiment."""
+        """Record an event in the telemetry, such as the start of a phase of an experiment."""
         self._driver.ask(lambda now: self._driver.controller.event(event, detail, now))
 
     def on_log(self, listener: Callable[[LogLine], None]) -> None:
-        """Have a function called for every log line, from a thread of its own.
+        """Call a function for every log line, in its own thread.
 
-        It may ask anything of the run; only `drain` and `stop` do not wait for the end there, which waits for it.
+        It may use the run; only `drain` and `stop` return at once there, since the end of the run waits for listeners.
         """
         self._driver.on_log(listener)
 
@@ -189,7 +189,7 @@ class Run:
             self.stop()
 
     def begin(self, progress: Progress) -> None:
-        """Wait until tuples flow, calling `progress` again and again; raise `RunFailed` where they never will."""
+        """Wait until tuples flow, calling `progress` periodically; raise `RunFailed` if the run fails before."""
         controller = self._driver.controller
         while (phase := controller.phase) == "starting":
             there = sum(member.registered for member in controller.members.all)
@@ -200,30 +200,30 @@ class Run:
             raise RunFailed(controller.error)
         self._verify()
         with self._lock:
-            if not self._over.is_set():  # sources may have come to their end by now
+            if not self._over.is_set():  # the sources may have ended by now
                 self._server = ControlServer(_FromOutside(self))
 
     def start(self) -> None:
-        """Begin to listen to workers; from now on, `stop` ends what there is."""
+        """Start to serve workers; from now on, `stop` ends the run."""
         self._driver.start()
         threading.Thread(target=self._watch, name="penstock run", daemon=True).start()
 
     def _conclude(self) -> None:
-        """Write down how the run went and why it ended, for who looks at it later."""
+        """Store the outcome of the run and why it ended."""
         status, latest = self.status(), self._driver.controller.checkpointing.latest
         if status.phase == "failed":
-            outcome = ("failed", status.error or "it did not say why")
+            outcome = ("failed", status.error or "no reason was given")
         elif latest is not None and latest.last:
-            outcome = ("completed", "it was drained" if self._asked == "drain" else "its sources ended")
+            outcome = ("completed", "it was drained" if self._requested == "drain" else "its sources ended")
         else:
             outcome = ("stopped", "it was stopped at once")
         try:
             folders.conclude(self.info, *outcome, status)
-        except (PenstockError, OSError) as problem:  # its folder has gone, or the disk is full
-            self._driver.warn(f"it could not be written down how the run went: {problem}")
+        except (PenstockError, OSError) as problem:  # its folder was removed, or the disk is full
+            self._driver.warn(f"the outcome of the run could not be stored: {problem}")
 
     def _end(self, how: Callable[[float], None], until: threading.Event, timeout: float | None = None) -> None:
-        self._asked = how.__name__
+        self._requested = how.__name__
         self._driver.ask(how)
         if not self._driver.is_listener():
             until.wait(timeout)
@@ -253,7 +253,7 @@ class Run:
         return result[0].done
 
     def _verify(self) -> None:
-        """Refuse a run whose workers are not on the executors that the plan means."""
+        """Fail the run if workers are not on the executors of the plan."""
         deadline = time.monotonic() + VERIFY_S
         for job in self._jobs.jobs:
             if job.executor is None:
@@ -262,7 +262,7 @@ class Run:
                 time.sleep(0.1)
             if found is None and not job.done.is_set():
                 problem = f"could not verify that worker {job.name} runs on executor {job.executor.id} as planned"
-                self._driver.warn(f"{problem}: Spark has not said in {VERIFY_S:g} s where it runs")
+                self._driver.warn(f"{problem}: Spark has not reported in {VERIFY_S:g} s where it runs")
             elif found is not None and found != job.executor.id:
                 problem = f"worker {job.name} runs on executor {found}, not on {job.executor.id} as planned"
                 self._fail(f"{problem}; are its cores taken?")
@@ -270,12 +270,12 @@ class Run:
                 raise RunFailed(problem)
 
     def grow(self, machine: Machine) -> None:
-        """Take note of a machine that is new, and see that use is made of it once its workers are there."""
+        """Add a new machine, which is used once its workers have registered."""
         self.cluster = msgspec.structs.replace(self.cluster, machines=(*self.cluster.machines, machine))
         self._unused += [f"{machine.name}/{number}" for number in range(machine.slots)]
 
     def _use_new(self) -> None:
-        """Move tasks to machines that are new, as many as are worth it, in a thread: it takes a while."""
+        """Move tasks to new machines, if that improves the placement, in a thread: it may take long."""
         status = self.status()
         ready = {slot for machine in status.machines if machine.alive for slot in machine.slots}
         if status.phase != "running" or not ready.issuperset(self._unused):
@@ -289,58 +289,58 @@ class Run:
                 if moves:
                     self._operate(moves, f"use a new machine for {len(moves)} tasks")
             except PenstockError as problem:
-                self._driver.warn(f"no use is made of a new machine: {problem}")
+                self._driver.warn(f"a new machine is not used: {problem}")
 
         threading.Thread(target=move, name="penstock new machine", daemon=True).start()
 
     def _watch(self) -> None:
-        """Keep the workers until the run has ended, then clean up."""
-        while not self._driver.ended.wait(TEND_S):
-            self._tend()
+        """Supervise the workers until the run has ended, then clean up."""
+        while not self._driver.ended.wait(TICK_S):
+            self._check_workers()
         try:
             controller = self._driver.controller
             self._conclude()
             if controller.traceback:
-                with suppress(OSError):  # a full disk is no reason to leave the jobs alone
+                with suppress(OSError):  # the jobs are ended even if the disk is full
                     self._log.write(f"failed: {controller.error}\n{controller.traceback}")
             self._finish_jobs(self._jobs.jobs)
             if not self._jobs.stop(STOP_S):
                 names = ", ".join(job.name for job in self._jobs.jobs if not job.done.is_set())
-                self._driver.warn(f"Spark has not ended the jobs of workers {names} in {STOP_S:g} s; see its own page")
-            self._let_go()
+                self._driver.warn(f"Spark has not ended the jobs of workers {names} in {STOP_S:g} s; see its web page")
+            self._release()
         finally:
             try:
                 self._close()
             finally:
                 self._ended.set()
 
-    def _tend(self) -> None:
-        """See that there is a session, and a worker at every site."""
-        if self.crew is None or self._driver.controller.ended:
+    def _check_workers(self) -> None:
+        """Check the session, and have the supervisor keep a worker at every site."""
+        if self.supervisor is None or self._driver.controller.ended:
             return
         problem = self._jobs.why_ended()
         try:
             if not problem:
-                self.crew.tend(time.monotonic())
+                self.supervisor.tick(time.monotonic())
                 if self._unused:
                     self._use_new()
                 return
-        except (Py4JError, OSError, AttributeError) as error:  # the last: it was stopped in the middle of this
+        except (Py4JError, OSError, AttributeError) as error:  # the last: the session was stopped meanwhile
             if not (problem := self._jobs.why_ended()):
-                self._driver.warn(f"Spark does not do what it should for the workers: {str(error).splitlines()[0]}")
+                self._driver.warn(f"a Spark call for the workers failed: {str(error).splitlines()[0]}")
                 return
-        way = f"go on from its last checkpoint by penstock run --resume {self.info.called}"
-        self._fail(f"the Spark session has ended, {problem}; {way}")
+        remedy = f"continue from its last checkpoint with penstock run --resume {self.info.called}"
+        self._fail(f"the Spark session has ended, {problem}; {remedy}")
 
-    def _let_go(self) -> None:
-        """Let go of the session and the rest of what the run holds; a session that has gone may refuse."""
+    def _release(self) -> None:
+        """Release the session and the run's other resources; a session that has ended may raise."""
         try:
             self._stack.close()
         except (Py4JError, OSError) as error:
             self._driver.warn(f"the Spark session could not be stopped: {str(error).splitlines()[0]}")
 
     def _close(self) -> None:
-        """Answer who has asked from outside, write down that the run has ended, and end its log."""
+        """Answer pending requests of the control socket, store that the run has ended, and end its log."""
         with self._lock:
             self._over.set()
         try:
@@ -348,8 +348,8 @@ class Run:
                 self._server.close()
             else:
                 folders.ended(self.info)
-        except (PenstockError, OSError) as problem:  # its folder has gone, or the disk is full
-            self._driver.warn(f"it could not be written down that the run has ended: {problem}")
+        except (PenstockError, OSError) as problem:  # its folder was removed, or the disk is full
+            self._driver.warn(f"the end of the run could not be stored: {problem}")
         self._driver.end_log()
         self._log.close()
 
@@ -358,14 +358,14 @@ class Run:
 
     @staticmethod
     def _finish_jobs(jobs: Iterable[Job]) -> None:
-        """Give workers that were told to stop the time to go by themselves."""
+        """Wait until the workers have stopped by themselves."""
         deadline = time.monotonic() + 5.0
         for job in jobs:
             job.done.wait(max(0.0, deadline - time.monotonic()))
 
 
 class _FromOutside:
-    """The run as its control socket has it: over before the socket is closed, which waits for those who asked."""
+    """The run for its control socket: its calls return when the jobs have ended, before the socket is closed."""
 
     def __init__(self, run: Run) -> None:
         self._run = run

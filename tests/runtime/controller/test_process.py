@@ -134,7 +134,7 @@ def test_waiting_ends_though_the_folder_has_gone_and_the_log_says_so(tmp_path: P
         stopping.start()
         assert run.wait(PATIENCE)
         stopping.join(PATIENCE)
-    assert any(text.startswith("it could not be written down that the run has ended") for text in heard)
+    assert any(text.startswith("the end of the run could not be stored") for text in heard)
 
 
 def test_a_run_writes_down_how_it_went_and_why_it_ended(tmp_path: Path) -> None:

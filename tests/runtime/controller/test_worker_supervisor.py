@@ -13,7 +13,7 @@ from penstock.runtime.config import Recovery, RunConfig
 from penstock.runtime.controller.process import Driver, listen_for_workers
 from penstock.runtime.controller.settings import RunSpec, Site
 from penstock.runtime.controller.state_machine import Controller
-from penstock.runtime.controller.worker_supervisor import EXECUTORS_S, HEALTHY_S, REGISTER_S, Crew
+from penstock.runtime.controller.worker_supervisor import EXECUTORS_S, HEALTHY_S, REGISTER_S, WorkerSupervisor
 from penstock.runtime.protocol import worker_messages
 from penstock.runtime.spark.executors import Executor
 from penstock.runtime.spark.jobs import Job
@@ -52,7 +52,7 @@ class Held(Job):
 
 
 class Scene:
-    """A crew, a controller without workers of its own, and the executors that there are."""
+    """A supervisor, a controller without workers of its own, and the executors that there are."""
 
     def __init__(self, homes: tuple[Executor | None, ...], grows: bool) -> None:
         patient = RunConfig(checkpointing=ONLY_LAST, recovery=Recovery(start_s=1e9, silence_s=1e9, lease_s=1e9))
@@ -63,7 +63,9 @@ class Scene:
         self.executors = [home for home in homes if home is not None]
         registered: Callable[[], list[Executor]] | None = (lambda: self.executors) if self.executors else None
         places = list(zip(SITES, homes, strict=True))
-        self.crew = Crew(self.driver, self._launch, places, registered, self.machines.append if grows else None)
+        self.supervisor = WorkerSupervisor(
+            self.driver, self._launch, places, registered, self.machines.append if grows else None
+        )
         self.now = START
         self.heard: list[str] = []
         self.driver.on_log(lambda line: self.heard.append(line.text))
@@ -75,7 +77,7 @@ class Scene:
     def run(self) -> None:
         """Let both workers come, and tuples flow."""
         self.driver.start()
-        self.crew.begin(self.now)
+        self.supervisor.launch_all(self.now)
         for site in SITES:
             self.come(site.name)
 
@@ -102,7 +104,7 @@ class Scene:
         """Let time pass; return the names of what was launched."""
         before = len(self.launched)
         self.now += seconds
-        self.crew.tend(self.now)
+        self.supervisor.tick(self.now)
         return [job.name for job in self.launched[before:]]
 
     def last(self, name: str) -> Held:
@@ -224,7 +226,7 @@ def test_what_else_ends_a_job_is_told_of_and_it_is_launched_again() -> None:
 def test_without_its_executor_a_worker_is_put_where_a_core_is_free_on_the_same_host_first() -> None:
     with scene(A, B) as one:
         one.executors = [B, D, C]
-        one.crew._alive |= {"2": C, "3": D}  # known, and spare
+        one.supervisor._alive |= {"2": C, "3": D}  # known, and spare
         one.go("w0")
         one.last("w0").end()
         one.tend(EXECUTORS_S)

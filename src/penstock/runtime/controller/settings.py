@@ -22,7 +22,7 @@ class Site:
 
     name: str
     slots: tuple[str, ...]
-    capacity: tuple[float, float] | None = None  # cpu and memory (MB) of its machine; an emulated one knows them itself
+    capacity: tuple[float, float] | None = None  # cpu and memory (MB) of its machine; None: it is emulated
 
 
 def run_folders(run: str = ".", telemetry: str = "", checkpoints: str = "") -> Folders:
@@ -53,21 +53,21 @@ class RunSpec:
 
 
 def sites_of(machine: Machine) -> list[Site]:
-    """Return the workers of a machine that is not emulated: a process a slot, which share what it is described to have.
+    """Return the workers of a machine that is not emulated: a process per slot, which share the machine's capacity.
 
-    They tell that in telemetry, so that what is learnt from it holds for the machine as policies see it.
+    They record it in telemetry, so that models learned from it match the machine as policies see it.
     """
     slots = (f"{machine.name}/{number}" for number in range(machine.slots))
     return [Site(slot, (slot,), (machine.cpu, machine.memory_mb)) for slot in slots]
 
 
 def routes_of(plan: Plan) -> tuple[Route, ...]:
-    """Return a plan's routes as workers are told them."""
+    """Return a plan's routes as workers receive them."""
     return tuple((route.stream, route.source, route.target, route.links) for route in plan.routes)
 
 
 def check_placement(layout: Layout, sites: Sequence[Site], placement: Sequence[str]) -> None:
-    """Refuse a placement that names slots which no worker has."""
+    """Raise if a placement names slots that no worker has."""
     slots = {slot for site in sites for slot in site.slots}
     if len(placement) != len(layout.components):
         raise InvalidInput("plan", f"expected {len(layout.components)} tasks, got {len(placement)}; plan again")
@@ -77,7 +77,7 @@ def check_placement(layout: Layout, sites: Sequence[Site], placement: Sequence[s
 
 
 def fewest(wanted: Sequence[str], available: Sequence[str]) -> list[str]:
-    """Put tasks whose slot is not there on the slots with the fewest, and leave all others."""
+    """Place tasks whose slot is unavailable on the slots with the fewest tasks; keep all others."""
     counts = dict.fromkeys(available, 0)
     for slot in wanted:
         if slot in counts:

@@ -56,8 +56,8 @@ class Assignment:
         return min(MAX_REGISTER_S, REGISTER_S * 2.0**self.failures)
 
 
-class Crew:
-    """The jobs of one run. One thread calls `tend` periodically."""
+class WorkerSupervisor:
+    """The jobs of one run. One thread calls `tick` periodically."""
 
     def __init__(
         self,
@@ -81,12 +81,12 @@ class Crew:
         self._vacant: list[Executor] = []  # lost executors that have not been replaced
         self._next_check = 0.0
 
-    def begin(self, now: float) -> None:
+    def launch_all(self, now: float) -> None:
         """Launch all jobs."""
         for assignment in self._assignments:
             self._start(assignment, 0, now)
 
-    def tend(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Do what is due."""
         controller = self._driver.controller
         if controller.ended:
@@ -97,7 +97,7 @@ class Crew:
         status = self._driver.ask(self._site_status)
         for assignment in self._assignments:
             if assignment.site.name in status:
-                self._tend(assignment, status[assignment.site.name], now)
+                self._check(assignment, status[assignment.site.name], now)
 
     def _site_status(self, now: float) -> dict[str, SiteStatus]:
         """Return the status of the sites; in the controller's thread."""
@@ -112,7 +112,7 @@ class Crew:
             for number, member in enumerate(controller.members.all)
         }
 
-    def _tend(self, assignment: Assignment, status: SiteStatus, now: float) -> None:
+    def _check(self, assignment: Assignment, status: SiteStatus, now: float) -> None:
         if assignment.job is None:
             if now >= assignment.due and status.wanted:
                 self._start(assignment, status.incarnation, now)

@@ -2,7 +2,7 @@
 
 *Frames* travel between workers and carry tuples, markers and credits of *channels*: a channel joins one task to another
 over one stream. Tuples and markers on a channel are numbered from 0 in each epoch, so that a receiver sees at once
-whether any was lost or reordered; only the marker of a move has no number of its own, as it tells where the others go.
+whether any was lost or reordered; only the marker of a move has no number: it carries the number of what follows.
 Every frame carries its epoch; frames of another epoch are dropped. *Worker messages* go to the controller, *commands*
-the other way, and a *handshake* opens every connection.
+from it, and a *handshake* opens every connection.
 """

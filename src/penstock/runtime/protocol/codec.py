@@ -67,7 +67,7 @@ class Codec:
             raise
 
     def unsendable(self, value: Any) -> InvalidInput | None:
-        """Say why a value cannot be sent; None if it can."""
+        """Return why a value cannot be sent; None if it can."""
         error = _raised(self._encode_one, value)
         if error is None:
             return None

@@ -43,7 +43,7 @@ class PolicyRules(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Folders(Wire, kw_only=True):
-    """Where a run keeps what it writes."""
+    """The folders that a run writes to."""
 
     run: str
     telemetry: str = ""  # empty: none is written

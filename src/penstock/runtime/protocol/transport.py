@@ -47,7 +47,7 @@ RETRY_S = 0.2  # between attempts to connect if that happens
 
 
 class ConnectionLost(Exception):
-    """The other end is gone, or is not who it should be."""
+    """The connection broke, or the other end could not authenticate."""
 
 
 class Connection:
@@ -242,7 +242,7 @@ class Watch:
     """Waits for the sockets of a process, and for room to write only while there is something to write.
 
     `select` can wait for less than a millisecond, which epoll cannot, but not for large file descriptors: as soon as
-    there is one, the default selector of the system takes its place.
+    there is one, the default selector of the system replaces it.
     """
 
     def __init__(self) -> None:
@@ -270,7 +270,7 @@ class Watch:
         self._selector.unregister(ready)
 
     def wait(self, seconds: float) -> list[tuple[object, int]]:
-        """Return what is ready, with its events of `selectors`, after so many seconds at the latest."""
+        """Return what is ready, with its events of `selectors`, after at most some seconds."""
         return [(key.fileobj, events) for key, events in self._selector.select(seconds)]
 
     def close(self) -> None:

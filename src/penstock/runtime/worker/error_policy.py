@@ -146,7 +146,7 @@ class Guard:
         return [] if emitted is None else list(emitted)
 
     def _retries(self, key: float | None, now: float) -> bool:
-        """Say whether a call is to be retried, and set when."""
+        """Return whether a call is to be retried, and set when."""
         policy, attempts = self._policy, self._attempts.pop(key, 0)
         if not isinstance(policy, Retry) or attempts >= policy.times:
             return False

@@ -57,7 +57,7 @@ class LogicState:
     """The state of a task's logic: saved at checkpoints, and moved with the task.
 
     An operator or sink without a `snapshot` of its own moves as it was made, which is right only while nothing in it
-    has changed: a fingerprint taken when it was opened tells. If none can be taken, the task cannot move.
+    has changed: a fingerprint taken when it was opened shows that. If none can be taken, the task cannot move.
     """
 
     def __init__(self, logic: Logic) -> None:
@@ -67,7 +67,7 @@ class LogicState:
         self._fresh = _fingerprint(logic) if self.guessed else None
 
     def problem(self) -> str:
-        """Say why the state cannot be saved; empty if it can."""
+        """Return why the state cannot be saved; empty if it can."""
         if isinstance(self._logic, Source):
             return "" if self._logic.rewinds else f"{_kind(self._logic)} cannot rewind, so it stays where it is"
         if not self.guessed or (self._fresh is not None and _fingerprint(self._logic) == self._fresh):
@@ -153,7 +153,7 @@ def _fingerprint(logic: Logic) -> bytes | None:
 
 
 def _is_context(value: Any) -> bool:
-    """Say whether something is a task's context, or a method of it."""
+    """Return whether something is a task's context, or a method of it."""
     try:
         return isinstance(getattr(value, "__self__", value), TaskContext)
     except Exception:  # likewise

@@ -10,7 +10,7 @@ _MB = 2**20
 
 
 def resident_mb() -> float:
-    """Return the resident memory of this process; its maximum so far if the system does not tell the current value."""
+    """Return the resident memory of this process; its maximum so far if the current value is unknown."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / _MB

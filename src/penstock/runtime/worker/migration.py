@@ -43,7 +43,7 @@ class Arrivals:
         self.deferred: State | None = None  # of a task that came before the command to move it
 
     def awaits(self, task: int) -> bool:
-        """Say whether a task that is not here is moving here."""
+        """Return whether a task that is not here is moving here."""
         return self._directory.is_local(task) or (self.deferred is not None and self.deferred.task == task)
 
     def keep(self, task: int, item: Early) -> None:

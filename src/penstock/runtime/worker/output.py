@@ -177,7 +177,7 @@ class Sender(Protocol):
         ...
 
     def is_local(self, task: int) -> bool:
-        """Say whether a task runs in this process."""
+        """Return whether a task runs in this process."""
         ...
 
     def new_id(self, root: int) -> int:
@@ -209,7 +209,7 @@ class Gate(Protocol):
     """What holds back tuples that leave the machine until it is their queue's turn, by `OutQueue.release`."""
 
     def holds(self, lane: Lane) -> bool:
-        """Say whether a lane leads to another machine."""
+        """Return whether a lane leads to another machine."""
         ...
 
     def request(self, queue: "OutQueue") -> None:

@@ -154,7 +154,7 @@ class PeerConnections:
         return True
 
     def _is_replaced(self, connection: Connection) -> bool:
-        """Say whether a caller has a successor; one that is not known yet is a successor itself."""
+        """Return whether a caller has a successor; one that is not known yet is a successor itself."""
         caller = connection.caller
         if caller is None or not connection.opened or not 0 <= caller.worker < len(self._peers):
             return False
@@ -174,7 +174,7 @@ class PeerConnections:
 
 
 def _same(one: Connection, other: Connection) -> bool:
-    """Say whether two callers are the same worker process."""
+    """Return whether two callers are the same worker process."""
     if one.caller is None or other.caller is None or not one.opened:
         return False
     return (one.caller.worker, one.caller.incarnation) == (other.caller.worker, other.caller.incarnation)

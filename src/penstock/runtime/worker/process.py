@@ -208,7 +208,7 @@ class Shell:
         worker.command(command)
 
     def _start_epoch(self, worker: Worker, assign: controller_messages.Assign) -> None:
-        """Set who the other workers are; in the first epoch, start telemetry and heartbeats."""
+        """Set the other workers; in the first epoch, start telemetry and heartbeats."""
         self._peers.start_epoch(assign)
         if self._recorder is not None:
             self._recorder.add(worker.take_records())  # of the previous epoch

@@ -36,7 +36,7 @@ class TaskDirectory:
         return next(slot for slot, worker in self.slots.items() if worker == self.me)
 
     def is_local(self, task: int) -> bool:
-        """Say whether a task belongs to this worker; it may not have arrived yet."""
+        """Return whether a task belongs to this worker; it may not have arrived yet."""
         return self.hosts[task] == self.me
 
     def worker_named(self, name: str) -> int:
@@ -44,7 +44,7 @@ class TaskDirectory:
         return self._numbers[name]
 
     def update_workers(self, peers: Sequence[Peer], slots: Mapping[str, int]) -> None:
-        """Set who the workers are and the worker of each slot: workers may join."""
+        """Set the workers and the worker of each slot: workers may join."""
         self.peers = peers  # by number
         self.slots = slots  # slot -> worker
         self._numbers = {peer.name: number for number, peer in enumerate(peers)}
@@ -95,7 +95,7 @@ class EarlyArrivals(Protocol):
     """What keeps what comes for tasks that move here: `Arrivals`."""
 
     def awaits(self, task: int) -> bool:
-        """Say whether a task that is not here is moving here."""
+        """Return whether a task that is not here is moving here."""
         ...
 
     def keep(self, task: int, item: Early) -> None:
@@ -142,7 +142,7 @@ class Exchange(Sender):
         return self._tracer.new_id(root)
 
     def is_local(self, task: int) -> bool:
-        """Say whether a task runs in this process."""
+        """Return whether a task runs in this process."""
         return self.directory.is_local(task)
 
     def pump(self, task: Task) -> None:

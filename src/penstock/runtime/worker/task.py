@@ -106,7 +106,7 @@ class Task:
         self._progress_due = 0.0
         # Counters
         self.counted = 0  # tuples that it emitted (a source) or processed
-        self.processed = self.emitted = 0  # since the last report, as the rest
+        self.processed = self.emitted = 0  # since the last report, like the following
         self.busy = self.blocked = 0.0
         self.since = context.now()
         self._blocked_since: float | None = None
@@ -382,7 +382,7 @@ class Task:
     # Checkpoints
 
     def prepare_files(self) -> str:
-        """Finish the files of a sink, and of dead letters; say what failed if the disk did, which ends no run."""
+        """Finish the files of a sink, and of dead letters; return the problem if the disk failed: it ends no run."""
         try:
             if isinstance(self.logic, Sink) and not self.closed:
                 self.pending += listed(self.logic.prepare, each=_publishable)
@@ -447,7 +447,7 @@ class Task:
     # Moves
 
     def prepare(self, move: int, now: float) -> str:
-        """Say why it cannot move; return nothing if it can.
+        """Return why it cannot move; return nothing if it can.
 
         A task is suspended with its state saved, until it is moved or released, if the answer could become wrong: its
         state may be too large for a frame, or may grow from none, or the disk may not take its files.
@@ -478,7 +478,7 @@ class Task:
         self.slot = slot
 
     def save_for_move(self) -> str:
-        """Save the state that it takes along, unless it is saved already; say why that failed."""
+        """Save the state that it takes along, unless it is saved already; return why that failed."""
         return self._save() if self.preparing < 0 else ""
 
     def _save(self) -> str:

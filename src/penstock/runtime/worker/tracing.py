@@ -100,7 +100,7 @@ class Tracer:
         self._roots: list[Root] = []
 
     def update_peers(self, peers: Sequence[Peer]) -> None:
-        """Set who the other workers are."""
+        """Set the other workers."""
         self._peers = peers
 
     def sample(self, task: Task, dues: Sequence[float], emitted: float) -> list[Sampled]:

@@ -216,7 +216,7 @@ class Direct:
         """Note that a task may run: the next turn finds out."""
 
     def is_idle(self, task: Task) -> bool:
-        """Say whether a task is between two tuples: always, outside of turns."""
+        """Return whether a task is between two tuples: always, outside of turns."""
         return True
 
     def window(self, seconds: float | None, channels: int) -> int:

@@ -300,7 +300,7 @@ class Emulated:
             self._events.at(self._events.time, lambda at: self._start(task.slot, at))
 
     def is_idle(self, task: Task) -> bool:
-        """Say whether a task is between two tuples."""
+        """Return whether a task is between two tuples."""
         return not self._in_service(task) and not self._polled.get(task.number)
 
     def _in_service(self, task: Task) -> bool:

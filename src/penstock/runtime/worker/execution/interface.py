@@ -83,7 +83,7 @@ class Execution(Protocol):
         ...
 
     def is_idle(self, task: Task) -> bool:
-        """Say whether a task is between two tuples, so that it can be saved or leave."""
+        """Return whether a task is between two tuples, so that it can be saved or leave."""
         ...
 
     def window(self, seconds: float | None, channels: int) -> int:

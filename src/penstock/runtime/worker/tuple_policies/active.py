@@ -83,7 +83,7 @@ class ActivePolicies:
             self.gate.count_sent(count, size)
 
     def processed(self, task: Task, channel: InChannel) -> None:
-        """Note that tuples were processed, of whose load their sender is to hear."""
+        """Record that tuples were processed, whose load is reported to their sender."""
         self._feedback.processed(task, channel)
 
     def credited(self, task: Task, channel: InChannel) -> tuple[float, float]:

@@ -48,7 +48,7 @@ class CardGate:
         self._closed = True
 
     def holds(self, lane: Lane) -> bool:
-        """Say whether a lane leads to another machine."""
+        """Return whether a lane leads to another machine."""
         return self._remote[lane.target]
 
     def relocated(self, task: int) -> None:

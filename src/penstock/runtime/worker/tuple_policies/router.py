@@ -180,7 +180,7 @@ class Router:
         self._priced = self._scheduler.now()
 
     def _load(self) -> Callable[[Lane], float]:
-        """Return what says which of a key's two lanes is the more loaded, counting what is being bound to it.
+        """Return the loads that compare a key's two lanes, counting what is being bound to it.
 
         POTUS's measure is that of the beginning of the slot; what is bound in it does not count.
         """
