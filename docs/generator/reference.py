@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+WIDEST = 100  # characters of a signature on one line
 MODULES = (  # public: every module that has an `__all__` of its own
     "penstock", "penstock.planning", "penstock.simulation", "penstock.admission", "penstock.autopilot",
     "penstock.calibration", "penstock.policies", "penstock.pipeline", "penstock.testing",
@@ -170,11 +171,19 @@ def _member(module: str, name: str, value: Any) -> list[str]:
 
 
 def _signature(name: str, value: Any) -> list[str]:
+    """Return a call of a class or function as a block of code; a long one has a line per argument."""
     arguments = _arguments(value)
+    if len(name + arguments) > WIDEST:
+        inside, _, returned = arguments[1:].rpartition(")")
+        parts = re.split(r", (?![^\[(]*[\])])", inside)
+        arguments = "\n".join(["(", *(f"    {part}," for part in parts), f"){returned}"])
     return ["```python", f"{name}{arguments}", "```", ""] if arguments else []
 
 
 def _arguments(value: Any) -> str:
+    if inspect.isclass(value) and issubclass(value, msgspec.Struct):
+        hints = typing.get_type_hints(value)
+        return f"({', '.join(_struct_argument(each, hints) for each in msgspec.structs.fields(value))})"
     try:
         found = inspect.signature(value)
     except (TypeError, ValueError):
@@ -184,6 +193,11 @@ def _arguments(value: Any) -> str:
     if inspect.isclass(value):
         text = text.removesuffix(" -> None")
     return re.sub(r"\b(?:penstock|collections|typing|pathlib|numpy)\.(?:\w+\.)*", "", text).replace("'", "")
+
+
+def _struct_argument(field: Any, hints: Mapping[str, Any]) -> str:
+    default = _field_default(field).strip("`")
+    return f"{field.name}: {_type(hints[field.name]).strip('`')}" + ("" if default == "required" else f" = {default}")
 
 
 def _prose(value: Any) -> str:
