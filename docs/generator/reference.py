@@ -192,23 +192,26 @@ def _arguments(value: Any) -> str:
     text = str(found.replace(parameters=kept))
     if inspect.isclass(value):
         text = text.removesuffix(" -> None")
-    return re.sub(r"\b(?:penstock|collections|typing|pathlib|numpy)\.(?:\w+\.)*", "", text).replace("'", "")
+    return re.sub(
+        r"\b(?:penstock|collections|typing|pathlib|numpy)\.(?:\w+\.)*", "", re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)
+    )
 
 
 def _struct_argument(field: Any, hints: Mapping[str, Any]) -> str:
     default = _field_default(field).strip("`")
+    default = default.capitalize() if default in ("none", "true", "false") else default
     return f"{field.name}: {_type(hints[field.name]).strip('`')}" + ("" if default == "required" else f" = {default}")
 
 
 def _prose(value: Any) -> str:
     """Return a docstring as Markdown; the lines `name: meaning` that describe parameters become a list."""
     text = inspect.cleandoc(inspect.getdoc(value) or "")
-    return re.sub(r"(?m)^(\w+): (?=\S)", r"- `\1`: ", _separate_lists(text)).replace("<", "&lt;")
+    return re.sub(r"(?m)^(\w+(?:, \w+)*): (?=\S)", r"- `\1`: ", _separate_lists(text)).replace("<", "&lt;")
 
 
 def _separate_lists(text: str) -> str:
     """Put an empty line before the first `name: meaning` of a paragraph, which Markdown needs to see a list."""
-    return re.sub(r"(?m)^(?!\w+: )(\S.*)\n(?=\w+: \S)", r"\1\n\n", text)
+    return re.sub(r"(?m)^(?!\w+(?:, \w+)*: )(\S.*)\n(?=\w+(?:, \w+)*: \S)", r"\1\n\n", text)
 
 
 def _summary(kind: type) -> str:
@@ -249,7 +252,8 @@ def _default(value: Any) -> str:
 
 def _type(hint: Any) -> str:
     text = hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
-    return f"`{re.sub(r'(?:[a-z_]+[.])+', '', text)}`".replace("NoneType", "None")
+    text = re.sub(r"(?:[a-z_]+[.])+", "", text).replace("NoneType", "None")
+    return f"`{re.sub(r'Optional.(.*).$', r'\1 | None', text)}`"
 
 
 def _comments(kind: type) -> dict[str, str]:
