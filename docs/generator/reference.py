@@ -253,7 +253,8 @@ def _default(value: Any) -> str:
 def _type(hint: Any) -> str:
     text = hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
     text = re.sub(r"(?:[a-z_]+[.])+", "", text).replace("NoneType", "None")
-    return f"`{re.sub(r'Optional.(.*).$', r'\1 | None', text)}`"
+    text = re.sub(r"Optional.(.*).$", r"\1 | None", text)
+    return f"`{text}`"
 
 
 def _comments(kind: type) -> dict[str, str]:
