@@ -63,7 +63,9 @@ def pages(site: Path) -> dict[Path, Page]:
 def test_every_page_of_the_repository_is_on_the_site_or_the_readme(site: Path) -> None:
     shown = " ".join(path.read_text(encoding="utf-8") for path in site.rglob("*.html"))
     for page in set(PAGES) - {"README.md"}:
-        (title,) = re.findall(r"\A(?:---.*?---\n+)?# (.*?)$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        (title,) = re.findall(
+            r"\A(?:---.*?---\n+)?# (.*?)$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+        )
         assert title in shown, page
 
 
