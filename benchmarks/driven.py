@@ -13,7 +13,6 @@ from benchmarks.counted import counted
 from penstock.model.errors import PenstockError
 from penstock.runtime.config import Checkpointing, Execution, Recovery, RunConfig
 from penstock.runtime.storage.run_folder import RunInfo, load
-from penstock.startup.callbacks import StartCallbacks
 
 ROOT = Path(__file__).parents[1]
 
@@ -48,7 +47,7 @@ def main() -> None:
     asked = parser.parse_args()
     flow = counted(asked.count, asked.rate)
     if asked.resume:
-        run = ps.run(flow, resume=asked.resume, runs=asked.runs, callbacks=StartCallbacks(notify=print))
+        run = ps.run(flow, resume=asked.resume, runs=asked.runs, callbacks=ps.StartCallbacks(notify=print))
     else:
         many = 10_000  # recoveries: faults are injected
         config = RunConfig(

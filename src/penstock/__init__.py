@@ -48,7 +48,10 @@ if TYPE_CHECKING:
     from penstock.pipeline.landing import finish_landing, land
     from penstock.planning.advice import advise
     from penstock.planning.planner import Decision, Planner
+    from penstock.runtime.config import RunConfig
     from penstock.runtime.handle import Handle
+    from penstock.startup.callbacks import StartCallbacks
+    from penstock.startup.config_file import load_config
     from penstock.startup.sessions import session
     from penstock.startup.start import start as run
     from penstock.workloads.applications import application
@@ -87,7 +90,10 @@ else:
             "penstock.pipeline.landing": "finish_landing, land",
             "penstock.planning.advice": "advise",
             "penstock.planning.planner": "Decision, Planner",
+            "penstock.runtime.config": "RunConfig",
             "penstock.runtime.handle": "Handle",
+            "penstock.startup.callbacks": "StartCallbacks",
+            "penstock.startup.config_file": "load_config",
             "penstock.startup.sessions": "session",
             "penstock.startup.start": "start as run",
             "penstock.workloads.applications": "application",
@@ -132,10 +138,12 @@ __all__ = [
     "Plan",
     "Planner",
     "Retry",
+    "RunConfig",
     "ServiceTime",
     "Sink",
     "Skip",
     "Source",
+    "StartCallbacks",
     "Status",
     "Stream",
     "TaskContext",
@@ -151,6 +159,7 @@ __all__ = [
     "land",
     "load_application",
     "load_cluster",
+    "load_config",
     "load_plan",
     "moves",
     "require_guarantee",
