@@ -36,6 +36,7 @@ PAIRS = 5
 SIZES_MB = (1, 10, 100)
 KILLS = 5
 MOVES = 1_000
+WITHIN_S = 120.0  # for a condition to become true
 ENTRY = 1_000  # bytes of state per key
 
 
@@ -200,11 +201,11 @@ def _kill(run: Run, task: str) -> None:
     os.kill(next(m.pid for m in status.machines if status.placement[task] in m.slots), signal.SIGKILL)
 
 
-def _until(true: Callable[[], bool], within_s: float = 120.0) -> None:
-    deadline = time.monotonic() + within_s
+def _until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WITHIN_S
     while not true():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"condition not met within {within_s:g} s")
+            raise TimeoutError(f"condition not met within {WITHIN_S:g} s")
         time.sleep(0.05)
 
 

@@ -1,4 +1,4 @@
-"""A plant whose latency is known: a base, and so much more for every task that is away from its best slot.
+"""A target whose latency is known: a base, and so much more for every task that is away from its best slot.
 
 Beside it, policies that are good and bad for it, and what leads it by them.
 """
@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 
 from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
-from penstock.autopilot.control_target import Ended, Reading
+from penstock.autopilot.control_target import Reading, TargetEnded
 from penstock.autopilot.guard import Guard
-from penstock.autopilot.ledger import Inputs, Step
+from penstock.autopilot.ledger import Inputs, TaskMove
 from penstock.autopilot.proposal import Proposal
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import PenstockError
@@ -34,7 +34,7 @@ SEARCH = "local-search:seconds=none,steps=2000"  # which finds the same however 
 START = dict(zip(TASKS, ("m0/0", "m0/0", "m1/0", "m0/1", "m1/1", "m0/1"), strict=True))
 
 
-class FakePlant:
+class FakeTarget:
     """Has as latency what a function of the placement says, with noise of a seed."""
 
     application = APPLICATION
@@ -47,7 +47,7 @@ class FakePlant:
         self.latency_s = latency_s
         self.applied: list[dict[str, str]] = []
         self.history: list[tuple[float, float]] = []  # time, true latency
-        self.happens: dict[float, Callable[[FakePlant], None]] = {}  # at a time
+        self.happens: dict[float, Callable[[FakeTarget], None]] = {}  # at a time
         self.breaks: set[int] = set()  # numbers of applications that fail halfway
         self.refuses: set[int] = set()  # numbers of applications that fail before anything has moved
         self.epoch = 0
@@ -69,7 +69,7 @@ class FakePlant:
         self.history.append((until, self.latency_s(self.placed)))
         self._at = until
         if until > self._lasts:
-            raise Ended
+            raise TargetEnded
 
     def placement(self) -> dict[str, str]:
         return dict(self.placed)
@@ -111,7 +111,7 @@ def misplaced(placement: dict[str, str]) -> float:
 
 def proposing(moves: dict[str, str], gain: float = 0.3) -> Callable[..., Proposal]:
     def propose(_: Application, __: Cluster, inputs: Inputs) -> Proposal:
-        steps = [Step(task, inputs.placement[task], slot) for task, slot in moves.items()]
+        steps = [TaskMove(task, inputs.placement[task], slot) for task, slot in moves.items()]
         steps = [step for step in steps if step.before != step.after]
         return Proposal(moves=steps, weights=[1.0] * len(steps), gain=gain if steps else 0.0)
 
@@ -124,6 +124,6 @@ BAD = proposing({"work[0]": "m1/0", "work[2]": "m1/1"}, gain=0.9)
 
 
 def pilot(
-    plant: FakePlant, propose: Callable[..., Proposal] = GOOD, guard: Guard = GUARD, shadow: bool = False
+    target: FakeTarget, propose: Callable[..., Proposal] = GOOD, guard: Guard = GUARD, shadow: bool = False
 ) -> Autopilot:
-    return Autopilot(plant, AutopilotSettings(policy="any", shadow=shadow), guard=guard, propose=propose)
+    return Autopilot(target, AutopilotSettings(policy="any", shadow=shadow), guard=guard, propose=propose)

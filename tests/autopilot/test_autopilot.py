@@ -1,4 +1,4 @@
-"""The loop on a plant whose latencies are known, led by policies that are honest and by policies that are not."""
+"""The loop on a target whose latencies are known, led by policies that are honest and by policies that are not."""
 
 import itertools
 from collections.abc import Iterable
@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
-from penstock.autopilot.control_target import Ended, Reading
+from penstock.autopilot.control_target import Reading, TargetEnded
 from penstock.autopilot.guard import Guard
-from penstock.autopilot.ledger import LEDGER, Decision, Inputs, Ledger, Outcome, Step, Swap, read
+from penstock.autopilot.ledger import LEDGER, Decision, Inputs, Ledger, Outcome, Swap, TaskMove, read_ledger
 from penstock.autopilot.pilot import attach
 from penstock.autopilot.proposal import Proposal
 from penstock.model.cluster import Cluster
 from penstock.model.plan import PlannedRoute
 from penstock.model.topology import Application
-from tests.autopilot.fake_target import BAD, CLUSTER, GOOD, GUARD, START, FakePlant, misplaced, pilot
+from tests.autopilot.fake_target import BAD, CLUSTER, GOOD, GUARD, START, FakeTarget, misplaced, pilot
 from tests.fake_run import Served
 
 NOISE = 0.03  # of a reading
@@ -24,13 +24,13 @@ MEASURED = 1 + 3 * NOISE / GUARD.readings**0.5  # what the mean of a measurement
 
 
 def test_keeps_a_change_for_the_better_and_then_leaves_all_as_it_is() -> None:
-    plant = FakePlant(misplaced)
-    loop = pilot(plant)
+    target = FakeTarget(misplaced)
+    loop = pilot(target)
     first, second = loop.step(), loop.step()
     assert first is not None
     assert second is not None
     assert (first.verdict, second.verdict) == ("kept", "held")
-    assert plant.placed == {**START, "work[1]": "m0/0", "work[3]": "m0/1"}
+    assert target.placed == {**START, "work[1]": "m0/0", "work[3]": "m0/1"}
     assert first.outcome is not None
     assert len(first.outcome.readings) == GUARD.readings
     assert first.outcome.realised_s == pytest.approx(0.1, rel=0.05)
@@ -40,27 +40,27 @@ def test_keeps_a_change_for_the_better_and_then_leaves_all_as_it_is() -> None:
 
 
 def test_takes_a_change_for_the_worse_back_to_exactly_the_placement_before() -> None:
-    plant = FakePlant(misplaced)
-    found = pilot(plant, BAD).step()
+    target = FakeTarget(misplaced)
+    found = pilot(target, BAD).step()
     assert found is not None
     assert found.verdict == "rolled back"
-    assert plant.placed == START
-    assert plant.policy == "as it was"
-    assert len(plant.applied) == 2
+    assert target.placed == START
+    assert target.policy == "as it was"
+    assert len(target.applied) == 2
     assert "exceeds the bound" in (found.outcome or pytest.fail("no outcome")).note
 
 
 def test_takes_a_change_for_the_worse_back_to_the_routes_before() -> None:
-    plant = FakePlant(misplaced)
+    target = FakeTarget(misplaced)
     by = (PlannedRoute(stream="in->work", source="m0", target="m1", links=("m0--hub", "hub--m1")),)
-    plant.planned = by
+    target.planned = by
     seen: list[tuple[PlannedRoute, ...]] = []
-    plant.happens[GUARD.interval_s * (GUARD.readings + 1)] = lambda plant: seen.append(plant.planned)
-    found = pilot(plant, BAD).step()
+    target.happens[GUARD.interval_s * (GUARD.readings + 1)] = lambda target: seen.append(target.planned)
+    found = pilot(target, BAD).step()
     assert found is not None
     assert found.verdict == "rolled back"
     assert seen == [()]
-    assert plant.planned == by
+    assert target.planned == by
 
 
 def test_a_policy_that_is_bad_on_purpose_never_exceeds_the_bound_for_longer_than_one_measuring_interval() -> None:
@@ -68,23 +68,23 @@ def test_a_policy_that_is_bad_on_purpose_never_exceeds_the_bound_for_longer_than
     rng = np.random.default_rng(5)
     costs = {f"m{m}/{s}": (0.0, 0.004, 0.4, 30.0)[2 * m + s] for m in range(2) for s in range(2)}
     usual = 0.1
-    plant = FakePlant(lambda placed: usual + sum(costs[slot] for slot in placed.values()), noise=NOISE)
-    plant.placed = dict.fromkeys(START, "m0/0")
+    target = FakeTarget(lambda placed: usual + sum(costs[slot] for slot in placed.values()), noise=NOISE)
+    target.placed = dict.fromkeys(START, "m0/0")
 
     def propose(_: Application, __: Cluster, inputs: Inputs) -> Proposal:
         tasks = rng.choice(list(START), size=rng.integers(1, 4), replace=False)
-        steps = [Step(str(task), inputs.placement[str(task)], str(rng.choice(list(costs)[1:]))) for task in tasks]
+        steps = [TaskMove(str(task), inputs.placement[str(task)], str(rng.choice(list(costs)[1:]))) for task in tasks]
         return Proposal(moves=[step for step in steps if step.before != step.after], gain=0.99)
 
-    loop = pilot(plant, propose)
+    loop = pilot(target, propose)
     episodes = [episode for _ in range(25) if (episode := loop.step()) is not None]
     verdicts = [episode.verdict for episode in episodes]
     assert verdicts.count("rolled back") >= 15
     begins = [episode.decision.at for episode in episodes]
-    for episode, end in zip(episodes, [*begins[1:], plant.now()], strict=True):
-        stretch = [(at, latency) for at, latency in plant.history if episode.decision.at < at <= end]
+    for episode, end in zip(episodes, [*begins[1:], target.now()], strict=True):
+        stretch = [(at, latency) for at, latency in target.history if episode.decision.at < at <= end]
         assert longest_above(stretch, MEASURED * episode.decision.bound_s) <= GUARD.measuring_s + 0.2
-    assert plant.latency_s(plant.placed) <= MEASURED * episodes[0].decision.bound_s
+    assert target.latency_s(target.placed) <= MEASURED * episodes[0].decision.bound_s
 
 
 def longest_above(history: Iterable[tuple[float, float]], bound: float) -> float:
@@ -99,8 +99,8 @@ def longest_above(history: Iterable[tuple[float, float]], bound: float) -> float
 
 
 def test_rests_twice_as_long_after_each_change_taken_back_and_as_usual_after_a_good_one() -> None:
-    plant = FakePlant(misplaced)
-    loop = pilot(plant, BAD)
+    target = FakeTarget(misplaced)
+    loop = pilot(target, BAD)
     found = [loop.step() for _ in range(4)]
     rests = [
         after.decision.at - before.outcome.at
@@ -126,9 +126,9 @@ def test_changes_that_are_slightly_worse_do_not_add_up() -> None:
         counted["n"] += 1
         task = f"work[{counted['n'] % 4}]"
         slot = "m0/1" if inputs.placement[task] != "m0/1" else "m0/0"
-        return Proposal(moves=[Step(task, inputs.placement[task], slot)], gain=0.5)
+        return Proposal(moves=[TaskMove(task, inputs.placement[task], slot)], gain=0.5)
 
-    creeping = FakePlant(lambda _: 0.1 * 1.03 ** (len(creeping.applied) - 2 * rolled()), noise=0.001)
+    creeping = FakeTarget(lambda _: 0.1 * 1.03 ** (len(creeping.applied) - 2 * rolled()), noise=0.001)
     loop = pilot(creeping, propose)
     verdicts: list[str] = []
 
@@ -157,7 +157,7 @@ class Levels:
         here = inputs.placement
         there = next(slots for slots in self._slots if slots not in self._levels)
         self._levels[there] = self._levels[tuple(here.values())] * next(self._factors)
-        moves = [Step(task, here[task], slot) for task, slot in zip(here, there, strict=True) if here[task] != slot]
+        moves = [TaskMove(task, here[task], slot) for task, slot in zip(here, there, strict=True) if here[task] != slot]
         return Proposal(moves=moves, gain=0.5)
 
 
@@ -166,26 +166,26 @@ def test_changes_that_are_worse_do_not_add_up_where_some_between_them_are_a_litt
     factors: tuple[float, ...],
 ) -> None:
     policy = Levels(*factors)
-    plant = FakePlant(policy.latency_s, noise=0.001)
-    loop = pilot(plant, policy)
+    target = FakeTarget(policy.latency_s, noise=0.001)
+    loop = pilot(target, policy)
     episodes = [episode for _ in range(40) if (episode := loop.step()) is not None]
     assert "rolled back" in [episode.verdict for episode in episodes]
-    assert plant.latency_s(plant.placed) <= episodes[0].decision.bound_s
+    assert target.latency_s(target.placed) <= episodes[0].decision.bound_s
 
 
 @pytest.mark.slow
 def test_changes_that_are_measured_in_lucky_moments_do_not_add_up_beyond_what_a_measurement_may_be_wrong_by() -> None:
     policy = Levels(1.005)
-    plant = FakePlant(policy.latency_s, noise=NOISE)
-    loop = pilot(plant, policy)
+    target = FakeTarget(policy.latency_s, noise=NOISE)
+    loop = pilot(target, policy)
     episodes = [episode for _ in range(150) if (episode := loop.step()) is not None]
-    assert plant.latency_s(plant.placed) <= MEASURED * episodes[0].decision.bound_s
+    assert target.latency_s(target.placed) <= MEASURED * episodes[0].decision.bound_s
 
 
 def test_a_latency_that_is_back_where_it_was_sets_changes_free_again() -> None:
     policy = Levels(1.04, 1 / 1.05, 1.04)
-    plant = FakePlant(policy.latency_s, noise=0.001)
-    loop = pilot(plant, policy)
+    target = FakeTarget(policy.latency_s, noise=0.001)
+    loop = pilot(target, policy)
     episodes = [episode for _ in range(3) if (episode := loop.step()) is not None]
     assert [episode.verdict for episode in episodes] == ["kept"] * 3
     anchors = [episode.decision.inputs.anchor_s for episode in episodes]
@@ -193,95 +193,95 @@ def test_a_latency_that_is_back_where_it_was_sets_changes_free_again() -> None:
 
 
 def test_moves_no_more_tasks_than_it_may() -> None:
-    plant = FakePlant(misplaced)
-    found = pilot(plant, guard=Guard(interval_s=1.0, max_moves=1)).step()
+    target = FakeTarget(misplaced)
+    found = pilot(target, guard=Guard(interval_s=1.0, max_moves=1)).step()
     assert found is not None
     assert (found.verdict, found.decision.reason) == ("held", "2 moves exceed the maximum of 1")
-    assert plant.applied == []
+    assert target.applied == []
 
 
 def test_shadow_decides_and_records_but_never_acts() -> None:
-    plant = FakePlant(misplaced)
-    loop = pilot(plant, shadow=True)
+    target = FakeTarget(misplaced)
+    loop = pilot(target, shadow=True)
     found = [loop.step() for _ in range(3)]
     assert [one.verdict for one in found if one] == ["shadow"] * 3
-    assert plant.applied == []
-    assert plant.placed == START
+    assert target.applied == []
+    assert target.placed == START
 
 
 def test_the_policy_is_swapped_while_it_runs() -> None:
-    plant = FakePlant(misplaced)
-    loop = pilot(plant)
+    target = FakeTarget(misplaced)
+    loop = pilot(target)
     first = loop.step()
-    plant.happens[plant.now() + 4.0] = lambda _: loop.swap("another", shadow=True)
+    target.happens[target.now() + 4.0] = lambda _: loop.swap("another", shadow=True)
     second = loop.step()
     assert first is not None
     assert second is not None
     assert (first.decision.inputs.policy, second.decision.inputs.policy) == ("any", "another")
     assert second.decision.shadow
     loop.swap(None)
-    assert loop.step(until=plant.now() + 100.0) is None
+    assert loop.step(until=target.now() + 100.0) is None
     swaps = [line for line in loop.ledger.lines if isinstance(line, Swap)]
     assert [swap.policy for swap in swaps] == ["another", None]
 
 
 def test_a_failure_makes_a_measurement_void_and_it_is_made_again() -> None:
-    plant = FakePlant(misplaced)
+    target = FakeTarget(misplaced)
 
-    def fail(plant: FakePlant) -> None:
-        plant.epoch += 1
+    def fail(target: FakeTarget) -> None:
+        target.epoch += 1
 
-    plant.happens[8.0] = fail
-    found = pilot(plant).step()
+    target.happens[8.0] = fail
+    found = pilot(target).step()
     assert found is not None
     assert found.outcome is not None
     assert (found.verdict, found.outcome.voided) == ("kept", 1)
 
 
 def test_a_change_that_could_never_be_measured_is_taken_back() -> None:
-    plant = FakePlant(misplaced)
-    plant.happens = {7.0 + n: lambda plant: setattr(plant, "epoch", plant.epoch + 1) for n in range(40)}
-    found = pilot(plant).step()
+    target = FakeTarget(misplaced)
+    target.happens = {7.0 + n: lambda target: setattr(target, "epoch", target.epoch + 1) for n in range(40)}
+    found = pilot(target).step()
     assert found is not None
     assert found.outcome is not None
     assert (found.verdict, found.outcome.voided) == ("void", 3)
-    assert plant.placed == START
+    assert target.placed == START
 
 
 def test_tasks_that_others_move_meanwhile_are_left_to_them() -> None:
-    plant = FakePlant(misplaced)
-    plant.happens[8.0] = lambda plant: plant.placed.update({"out[0]": "m1/1"})
-    found = pilot(plant).step()
+    target = FakeTarget(misplaced)
+    target.happens[8.0] = lambda target: target.placed.update({"out[0]": "m1/1"})
+    found = pilot(target).step()
     assert found is not None
     assert found.verdict == "void"
-    assert plant.placed["out[0]"] == "m1/1"
-    assert len(plant.applied) == 1
+    assert target.placed["out[0]"] == "m1/1"
+    assert len(target.applied) == 1
 
 
 def test_moves_that_fail_halfway_are_taken_back_even_where_that_fails_once() -> None:
-    plant = FakePlant(misplaced)
-    plant.breaks = {1, 2}
-    found = pilot(plant).step()
+    target = FakeTarget(misplaced)
+    target.breaks = {1, 2}
+    found = pilot(target).step()
     assert found is not None
     assert found.outcome is not None
     assert (found.verdict, found.outcome.note) == ("failed", "move: the second task would not go")
-    assert plant.placed == START
-    assert len(plant.applied) == 3
+    assert target.placed == START
+    assert len(target.applied) == 3
 
 
 def test_a_change_that_cannot_be_taken_back_is_stuck_and_nothing_else_is_decided_until_it_is() -> None:
-    plant = FakePlant(misplaced)
-    plant.refuses = set(range(2, 10))
+    target = FakeTarget(misplaced)
+    target.refuses = set(range(2, 10))
     heard: list[str] = []
-    loop = Autopilot(plant, AutopilotSettings(policy="any"), guard=GUARD, propose=BAD, tell=heard.append)
+    loop = Autopilot(target, AutopilotSettings(policy="any"), guard=GUARD, propose=BAD, report=heard.append)
     found = loop.step()
     assert found is not None
     assert found.outcome is not None
     assert found.verdict == "stuck"
     assert "rollback incomplete, retrying: move: no task would go" in found.outcome.note
     assert any(": stuck, " in line for line in heard)
-    assert plant.placed != START
-    until = plant.now() + 2.0
+    assert target.placed != START
+    until = target.now() + 2.0
     assert loop.step(until) is None
     assert loop.state.startswith("stuck")
     assert loop.acting
@@ -295,57 +295,57 @@ def test_a_change_that_cannot_be_taken_back_is_stuck_and_nothing_else_is_decided
 
 
 def test_tasks_that_others_have_moved_meanwhile_are_not_put_back_later() -> None:
-    plant = FakePlant(misplaced)
-    plant.refuses = set(range(2, 7))
-    loop = pilot(plant, BAD)
+    target = FakeTarget(misplaced)
+    target.refuses = set(range(2, 7))
+    loop = pilot(target, BAD)
     assert loop.step() is not None
-    plant.placed = dict.fromkeys(START, "m1/1")
-    loop.step(plant.now() + 2.0)
-    assert plant.placed == dict.fromkeys(START, "m1/1")
+    target.placed = dict.fromkeys(START, "m1/1")
+    loop.step(target.now() + 2.0)
+    assert target.placed == dict.fromkeys(START, "m1/1")
     assert loop.last is not None
     assert loop.last.verdict == "void"
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError("of the plant"), KeyboardInterrupt()])
+@pytest.mark.parametrize("error", [ZeroDivisionError("of the target"), KeyboardInterrupt()])
 def test_whatever_goes_wrong_while_a_change_is_measured_it_is_taken_back_first(error: BaseException) -> None:
-    class Failing(FakePlant):
+    class Failing(FakeTarget):
         def reading(self) -> Reading:
             if self.placed != START:
                 raise error
             return super().reading()
 
-    plant = Failing(misplaced)
-    loop = pilot(plant)
+    target = Failing(misplaced)
+    loop = pilot(target)
     with pytest.raises(type(error)):
         loop.step()
-    assert len(plant.applied) == 2
-    assert plant.placed == START
+    assert len(target.applied) == 2
+    assert target.placed == START
     assert loop.last is not None
     assert loop.last.verdict == "failed"
     assert isinstance(loop.ledger.lines[-1], Outcome)
 
 
-def abandoned(path: Path) -> tuple[FakePlant, Decision]:
-    """Return a plant that was changed by a driver which then died, as its ledger tells."""
-    first = pilot(FakePlant(misplaced)).step()
+def abandoned(path: Path) -> tuple[FakeTarget, Decision]:
+    """Return a target that was changed by a driver which then died, as its ledger tells."""
+    first = pilot(FakeTarget(misplaced)).step()
     assert first is not None
     ledger = Ledger(path)
     ledger.append(first.opening)
     ledger.append(first.decision)
-    plant = FakePlant(misplaced)
-    plant.placed.update({move.task: move.after for move in first.decision.moves})
-    plant.policy = "any"
-    return plant, first.decision
+    target = FakeTarget(misplaced)
+    target.placed.update({move.task: move.after for move in first.decision.moves})
+    target.policy = "any"
+    return target, first.decision
 
 
 def test_a_change_whose_driver_died_is_taken_back_by_the_next(tmp_path: Path) -> None:
-    plant, _ = abandoned(tmp_path / "l")
-    loop = Autopilot(plant, AutopilotSettings(policy="any"), guard=GUARD, propose=GOOD, ledger=Ledger(tmp_path / "l"))
+    target, _ = abandoned(tmp_path / "l")
+    loop = Autopilot(target, AutopilotSettings(policy="any"), guard=GUARD, propose=GOOD, ledger=Ledger(tmp_path / "l"))
     after = loop.step()
     assert after is not None
-    assert plant.applied[0] == START
+    assert target.applied[0] == START
     assert (after.decision.number, after.decision.inputs.placement) == (2, START)
-    first = read(tmp_path / "l").episodes[0]
+    first = read_ledger(tmp_path / "l").episodes[0]
     assert first.outcome is not None
     assert (first.verdict, first.outcome.note) == ("rolled back", "the driver ended before the change was judged")
     assert after.decision.inputs.placed_by == "as it was"
@@ -353,12 +353,12 @@ def test_a_change_whose_driver_died_is_taken_back_by_the_next(tmp_path: Path) ->
 
 
 def test_tasks_that_are_elsewhere_by_then_are_left_there(tmp_path: Path) -> None:
-    plant, _ = abandoned(tmp_path / "l")
-    plant.placed["out[0]"] = "m1/1"
-    loop = Autopilot(plant, AutopilotSettings(policy="any"), guard=GUARD, ledger=Ledger(tmp_path / "l"))
-    assert loop.step(plant.now()) is None
-    assert plant.applied == []
-    assert [one.verdict for one in read(tmp_path / "l").episodes] == ["void"]
+    target, _ = abandoned(tmp_path / "l")
+    target.placed["out[0]"] = "m1/1"
+    loop = Autopilot(target, AutopilotSettings(policy="any"), guard=GUARD, ledger=Ledger(tmp_path / "l"))
+    assert loop.step(target.now()) is None
+    assert target.applied == []
+    assert [one.verdict for one in read_ledger(tmp_path / "l").episodes] == ["void"]
 
 
 def test_a_driver_without_an_autopilot_says_that_the_last_change_was_left_unfinished(tmp_path: Path) -> None:
@@ -372,24 +372,24 @@ def test_a_driver_without_an_autopilot_says_that_the_last_change_was_left_unfini
 
 @pytest.mark.parametrize(("recovers", "voided"), [(1e9, 1), (32.0, 2)])
 def test_a_run_that_recovers_late_or_never_is_not_waited_for_without_end(recovers: float, voided: int) -> None:
-    plant = FakePlant(misplaced)
-    plant.happens[8.0] = lambda plant: setattr(plant, "steady", False)
-    plant.happens[recovers] = lambda plant: setattr(plant, "steady", True)
-    found = pilot(plant).step()
+    target = FakeTarget(misplaced)
+    target.happens[8.0] = lambda target: setattr(target, "steady", False)
+    target.happens[recovers] = lambda target: setattr(target, "steady", True)
+    found = pilot(target).step()
     assert found is not None
     assert found.outcome is not None
     assert (found.verdict, found.outcome.voided) == ("void", voided)
     assert found.outcome.in_force_s <= GUARD.deadline_s + GUARD.interval_s
-    assert plant.placed == START
+    assert target.placed == START
 
 
 def test_nothing_is_written_down_while_it_is_off() -> None:
-    plant = FakePlant(misplaced)
-    loop = pilot(plant)
+    target = FakeTarget(misplaced)
+    loop = pilot(target)
     loop.step()
     loop.swap(None)
     before = len(loop.ledger.lines)
-    assert loop.step(plant.now() + 50.0) is None
+    assert loop.step(target.now() + 50.0) is None
     assert len(loop.ledger.lines) == before
 
 
@@ -397,33 +397,35 @@ def test_a_policy_that_raises_does_no_harm() -> None:
     def propose(*_: object) -> Proposal:
         raise ZeroDivisionError("by nothing")
 
-    plant = FakePlant(misplaced)
-    found = pilot(plant, propose).step()
+    target = FakeTarget(misplaced)
+    found = pilot(target, propose).step()
     assert found is not None
     assert (found.verdict, found.decision.reason) == ("held", "any failed, ZeroDivisionError: by nothing")
 
 
 def test_a_plant_that_ends_ends_the_loop_and_leaves_its_last_decision_unfinished() -> None:
-    plant = FakePlant(misplaced, lasts=8.0)
-    loop = pilot(plant)
+    target = FakeTarget(misplaced, lasts=8.0)
+    loop = pilot(target)
     loop.run()
     outcomes = [line for line in loop.ledger.lines if isinstance(line, Outcome)]
     assert [outcome.verdict for outcome in outcomes] == ["unfinished"]
-    with pytest.raises(Ended):
-        plant.wait(1.0)
+    with pytest.raises(TargetEnded):
+        target.wait(1.0)
 
 
 def test_every_decision_is_in_the_ledger_before_anything_is_done(tmp_path: Path) -> None:
     path = tmp_path / "decisions.jsonl"
 
-    class Watching(FakePlant):
+    class Watching(FakeTarget):
         def apply(self, plan):  # type: ignore[no-untyped-def]
-            assert isinstance(read(path).lines[-1], Decision)
+            assert isinstance(read_ledger(path).lines[-1], Decision)
             return super().apply(plan)
 
-    plant = Watching(misplaced)
-    Autopilot(plant, AutopilotSettings(policy="any"), guard=GUARD, propose=GOOD, ledger=Ledger(path)).run(60.0)
-    (first, *rest) = read(path).episodes
+    target = Watching(misplaced)
+    Autopilot(target, AutopilotSettings(policy="any"), guard=GUARD, propose=GOOD, ledger=Ledger(path)).run(60.0)
+    (first, *rest) = read_ledger(path).episodes
     assert (first.verdict, {one.verdict for one in rest}) == ("kept", {"held"})
     assert first.decision.inputs.placement == START
-    assert [reading.at for reading in read(path).readings] == sorted(reading.at for reading in read(path).readings)
+    assert [reading.at for reading in read_ledger(path).readings] == sorted(
+        reading.at for reading in read_ledger(path).readings
+    )

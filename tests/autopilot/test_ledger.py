@@ -4,13 +4,23 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.autopilot.control_target import Reading
-from penstock.autopilot.ledger import Book, Episode, Ledger, Line, Opening, Outcome, Seen, Swap, read
+from penstock.autopilot.ledger import (
+    Episode,
+    Ledger,
+    LedgerContents,
+    Line,
+    Opening,
+    Outcome,
+    ReadingRecord,
+    Swap,
+    read_ledger,
+)
 from penstock.model.errors import FileProblem
-from tests.autopilot.fake_target import APPLICATION, CLUSTER, FakePlant, misplaced, pilot
+from tests.autopilot.fake_target import APPLICATION, CLUSTER, FakeTarget, misplaced, pilot
 
 
 def decided() -> Episode:
-    found = pilot(FakePlant(misplaced)).step()
+    found = pilot(FakeTarget(misplaced)).step()
     assert found is not None
     assert found.outcome is not None
     return found
@@ -21,7 +31,7 @@ def test_what_is_written_is_read_back_equal(tmp_path: Path) -> None:
     assert episode.outcome is not None
     lines: list[Line] = [
         Opening(at=0.0, run="r", time="t", application=APPLICATION, cluster=CLUSTER),
-        Seen(at=1.0, reading=Reading(at=1.0, seconds=1.0)),
+        ReadingRecord(at=1.0, reading=Reading(at=1.0, seconds=1.0)),
         Swap(at=1.5, policy=None, shadow=True),
         episode.decision,
         episode.outcome,
@@ -29,7 +39,7 @@ def test_what_is_written_is_read_back_equal(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "l")
     for line in lines:
         ledger.append(line)
-    book = read(tmp_path / "l")
+    book = read_ledger(tmp_path / "l")
     assert list(book.lines) == lines
     (again,) = book.episodes
     assert (again.decision, again.outcome, again.verdict) == (episode.decision, episode.outcome, "kept")
@@ -47,15 +57,15 @@ def test_a_torn_last_line_is_told_of_and_skipped_and_what_follows_is_whole(tmp_p
     torn = path.read_bytes()[len(whole) :].rstrip(b"\n")[:left]
     path.write_bytes(whole + torn)
 
-    book = read(path)
+    book = read_ledger(path)
     assert [one.verdict for one in book.episodes] == ["in progress"]
     assert len(book.problems) == 1
     assert "line 3 is incomplete" in book.problems[0]
     after = Ledger(path)
     assert after.next_number == 2
     after.append(Outcome(number=1, at=9.0, verdict="rolled back"))
-    assert [one.verdict for one in read(path).episodes] == ["rolled back"]
-    assert len(read(path).problems) == 1
+    assert [one.verdict for one in read_ledger(path).episodes] == ["rolled back"]
+    assert len(read_ledger(path).problems) == 1
 
 
 def test_a_decision_without_an_outcome_is_under_way_only_while_somebody_may_still_write_one(tmp_path: Path) -> None:
@@ -64,8 +74,8 @@ def test_a_decision_without_an_outcome_is_under_way_only_while_somebody_may_stil
     ledger = Ledger(path)
     for line in (episode.opening, episode.decision, replace(episode.decision, number=2)):
         ledger.append(line)
-    assert [one.verdict for one in read(path).episodes] == ["unfinished", "in progress"]
-    over = Book(read(path).lines, ended=True)
+    assert [one.verdict for one in read_ledger(path).episodes] == ["unfinished", "in progress"]
+    over = LedgerContents(read_ledger(path).lines, ended=True)
     assert [one.verdict for one in over.episodes] == ["unfinished", "unfinished"]
 
 
@@ -84,7 +94,7 @@ def test_a_change_that_is_in_force_without_having_been_found_good_is_left(
 
 def test_a_ledger_that_cannot_be_read_or_written_is_refused_in_a_line(tmp_path: Path) -> None:
     with pytest.raises(FileProblem, match="penstock run --autopilot writes them"):
-        read(tmp_path / "none")
+        read_ledger(tmp_path / "none")
     ledger = Ledger(tmp_path / "later")
     (tmp_path / "later").mkdir()
     with pytest.raises(FileProblem, match="cannot be written, is a directory"):

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 import penstock as ps
 from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
 from penstock.autopilot.guard import Guard
-from penstock.autopilot.ledger import LEDGER, Inputs, Step, read
+from penstock.autopilot.ledger import LEDGER, Inputs, TaskMove, read_ledger
 from penstock.autopilot.live_target import LiveTarget
 from penstock.autopilot.pilot import attach
-from penstock.autopilot.proposal import Proposal, plan_of
+from penstock.autopilot.proposal import Proposal, make_plan
 from penstock.model.cluster import Cluster
 from penstock.model.topology import Application
 from penstock.pipeline.session import session
@@ -59,14 +59,14 @@ def test_moves_the_tasks_of_a_run_to_a_better_placement_and_tells_of_it(
     flow = words(rate=100)
     tasks = [f"{c.name}[{n}]" for c in flow.application.components for n in range(c.parallelism)]
     bad = {task: TO_AND_FRO[task.partition("[")[0]] for task in tasks}  # every tuple crosses the network three times
-    plan = plan_of(flow.application, FAR, bad, policy="to-and-fro", objective="delay", seed=0)
+    plan = make_plan(flow.application, FAR, bad, policy="to-and-fro", objective="delay", seed=0)
     run = ps.run(flow, emulate=FAR, plan=plan, runs=tmp_path / "runs", config=changes(sample_tps=-1.0))
     try:
         pilot = attach(run, "local-search", guard=Guard(interval_s=0.5, cool_down_s=2.0))
         assert run.status().autopilot.startswith("local-search, ")
         wait_until(lambda: pilot.status().decisions >= 2)
         assert control.ask(load(run.folder), control.Steer("off")).policy is None
-        first = read(run.folder / LEDGER).episodes[0]
+        first = read_ledger(run.folder / LEDGER).episodes[0]
         assert first.verdict == "kept"
         seen = first.decision.inputs.readings[-1].tasks
         assert list(seen) == list(first.decision.inputs.placement)
@@ -109,21 +109,21 @@ def test_a_bad_change_is_taken_back_and_a_failure_makes_a_measurement_void(tmp_p
     tasks = [f"{c.name}[{n}]" for c in flow.application.components for n in range(c.parallelism)]
     good = {task: f"m0/{number % 2}" for number, task in enumerate(tasks)}
     split = next(task for task in tasks if task.startswith("split"))
-    plan = plan_of(flow.application, FAR, good, policy="near", objective="delay", seed=0)
+    plan = make_plan(flow.application, FAR, good, policy="near", objective="delay", seed=0)
     goes = {split: "m1/0"}  # to the other machine and back takes a second more
     meddles = {split: next(slot for slot in ("m0/0", "m0/1") if slot != good[split])}  # once, while it is decided
 
     def propose(_: Application, __: Cluster, inputs: Inputs) -> Proposal:
         while meddles:
             run.move(*meddles.popitem())
-        steps = [Step(task, inputs.placement[task], slot) for task, slot in goes.items()]
+        steps = [TaskMove(task, inputs.placement[task], slot) for task, slot in goes.items()]
         return Proposal(moves=steps, weights=[0.0], gain=0.9)  # which holds nobody up, however long it takes here
 
     run = ps.run(flow, emulate=FAR, plan=plan, runs=tmp_path / "runs", config=changes(sample_tps=-1.0))
     try:
         guard = Guard(interval_s=0.5, cool_down_s=0.5)
-        plant = Failing(run)
-        loop = Autopilot(plant, AutopilotSettings(policy="any"), guard=guard, propose=propose)
+        target = Failing(run)
+        loop = Autopilot(target, AutopilotSettings(policy="any"), guard=guard, propose=propose)
         overtaken = loop.step()
         assert overtaken is not None
         assert overtaken.verdict == "void"
@@ -137,7 +137,7 @@ def test_a_bad_change_is_taken_back_and_a_failure_makes_a_measurement_void(tmp_p
         assert run.status().policy == "near"
 
         goes[split] = next(slot for slot in ("m0/0", "m0/1") if slot != good[split])  # no better, no worse
-        plant.fails = lambda: loop.state.startswith("settling")
+        target.fails = lambda: loop.state.startswith("settling")
         again = loop.step()
         assert again is not None
         assert again.outcome is not None

@@ -51,4 +51,4 @@ def test_is_void_when_the_plant_fails_and_meddled_with_when_others_move_tasks() 
     found = after(0.5, 0.5)
     assert found.take(reading(0.5, epoch=2), PLACED) is Stage.VOID
     assert after(0.5).take(reading(0.5, steady=False), PLACED) is Stage.VOID
-    assert after(0.5).take(reading(0.5), {"a[0]": "m1/0"}) is Stage.MEDDLED
+    assert after(0.5).take(reading(0.5), {"a[0]": "m1/0"}) is Stage.INTERFERED

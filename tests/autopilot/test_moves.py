@@ -5,13 +5,13 @@ from collections.abc import Callable
 import pytest
 
 from penstock.autopilot.ledger import Inputs
+from penstock.autopilot.moves import placement_after
 from penstock.autopilot.proposal import Proposal
-from penstock.autopilot.rollback import changed
 from penstock.model.cluster import Cluster
 from penstock.model.plan import Plan, PlannedRoute
 from penstock.model.topology import Application
 from penstock.runtime.handle import Outcome as Moved
-from tests.autopilot.fake_target import GOOD, GUARD, START, FakePlant, misplaced, pilot, proposing
+from tests.autopilot.fake_target import GOOD, GUARD, START, FakeTarget, misplaced, pilot, proposing
 
 
 def interrupted(happens: Callable[[], None], propose: Callable[..., Proposal] = GOOD) -> Callable[..., Proposal]:
@@ -27,70 +27,70 @@ def interrupted(happens: Callable[[], None], propose: Callable[..., Proposal] = 
 
 
 def test_a_decision_is_void_where_others_move_tasks_while_it_is_made_and_is_made_anew() -> None:
-    plant = FakePlant(misplaced)
-    loop = pilot(plant, interrupted(lambda: plant.placed.update({"out[0]": "m1/1"})))
+    target = FakeTarget(misplaced)
+    loop = pilot(target, interrupted(lambda: target.placed.update({"out[0]": "m1/1"})))
     first = loop.step()
     assert first is not None
     assert first.outcome is not None
     assert (first.verdict, first.outcome.in_force_s) == ("void", 0.0)
     assert first.outcome.note.startswith("others or a recovery moved tasks during the decision")
-    assert plant.applied == []
+    assert target.applied == []
     second = loop.step()
     assert second is not None
     assert second.verdict == "kept"
     assert second.decision.inputs.placement["out[0]"] == "m1/1"
     assert second.decision.inputs.readings[0].at > first.outcome.at
     assert second.decision.at == pytest.approx(first.outcome.at + GUARD.readings * GUARD.interval_s)
-    assert plant.placed == {**START, "out[0]": "m1/1", "work[1]": "m0/0", "work[3]": "m0/1"}
+    assert target.placed == {**START, "out[0]": "m1/1", "work[1]": "m0/0", "work[3]": "m0/1"}
 
 
 @pytest.mark.parametrize("recovered", [True, False])
 def test_a_decision_is_void_where_the_run_fails_while_it_is_made(recovered: bool) -> None:
-    plant = FakePlant(misplaced)
+    target = FakeTarget(misplaced)
 
     def fail() -> None:
-        plant.epoch, plant.steady = plant.epoch + recovered, recovered
+        target.epoch, target.steady = target.epoch + recovered, recovered
 
-    loop = pilot(plant, interrupted(fail))
-    plant.happens[plant.now() + 10.0] = lambda plant: setattr(plant, "steady", True)
+    loop = pilot(target, interrupted(fail))
+    target.happens[target.now() + 10.0] = lambda target: setattr(target, "steady", True)
     first, second = loop.step(), loop.step()
     assert first is not None
     assert second is not None
     assert (first.verdict, second.verdict) == ("void", "kept")
-    assert plant.applied == [changed(second.decision)]
-    assert {reading.epoch for reading in second.decision.inputs.readings} == {plant.epoch}
+    assert target.applied == [placement_after(second.decision)]
+    assert {reading.epoch for reading in second.decision.inputs.readings} == {target.epoch}
 
 
 def test_a_decision_is_void_where_others_change_routes_while_it_is_made() -> None:
-    plant = FakePlant(misplaced)
+    target = FakeTarget(misplaced)
     by = (PlannedRoute(stream="in->work", source="m0", target="m1", links=("m0--hub", "hub--m1")),)
-    found = pilot(plant, interrupted(lambda: setattr(plant, "planned", by))).step()
+    found = pilot(target, interrupted(lambda: setattr(target, "planned", by))).step()
     assert found is not None
-    assert (found.verdict, plant.applied, plant.planned) == ("void", [], by)
+    assert (found.verdict, target.applied, target.planned) == ("void", [], by)
 
 
 def test_a_change_that_fails_is_not_taken_back_over_what_others_have_moved() -> None:
     """Where a move fails as its machine was lost, a recovery has put other tasks elsewhere by then."""
 
-    class Losing(FakePlant):
+    class Losing(FakeTarget):
         def apply(self, plan: Plan) -> list[Moved]:
             self.placed["out[0]"] = "m1/1"
             return super().apply(plan)
 
-    plant = Losing(misplaced)
-    plant.refuses = {1}
-    found = pilot(plant).step()
+    target = Losing(misplaced)
+    target.refuses = {1}
+    found = pilot(target).step()
     assert found is not None
     assert found.outcome is not None
     assert found.verdict == "void"
     assert found.outcome.note == "move: no task would go; tasks were moved since, and stay there"
-    assert plant.placed == {**START, "out[0]": "m1/1"}
+    assert target.placed == {**START, "out[0]": "m1/1"}
 
 
 def test_what_is_one_is_not_told_as_many() -> None:
     states: list[str] = []
 
-    class Telling(FakePlant):
+    class Telling(FakeTarget):
         def apply(self, plan: Plan) -> list[Moved]:
             states.append(loop.state)
             return super().apply(plan)

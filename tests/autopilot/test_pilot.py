@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from penstock.autopilot.guard import Guard
-from penstock.autopilot.ledger import LEDGER, Swap, read
+from penstock.autopilot.ledger import LEDGER, Swap, read_ledger
 from penstock.autopilot.pilot import PREDICTIVE, Pilot, attach
 from penstock.estimate.latency import Loads, save_models
 from penstock.model.cluster import Cluster
@@ -54,7 +54,7 @@ def test_a_run_is_given_latency_models_while_it_runs(
     found = pilot.steer("predictive", model="own.npz")
     assert (found.model, found.caution) == (str(tmp_path / "own.npz"), "")
     assert pilot.steer("local-search").model == found.model  # until others are named
-    swaps = [line for line in read(run.handle.folder / LEDGER).lines if isinstance(line, Swap)]
+    swaps = [line for line in read_ledger(run.handle.folder / LEDGER).lines if isinstance(line, Swap)]
     assert [swap.model for swap in swaps] == ["", found.model, found.model]
 
 

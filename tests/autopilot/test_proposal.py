@@ -9,14 +9,14 @@ import pytest
 from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
 from penstock.autopilot.control_target import Reading
 from penstock.autopilot.guard import Guard
-from penstock.autopilot.ledger import Inputs, Ledger, read
-from penstock.autopilot.proposal import by_policy, loads_of, plan_of, slots_of
+from penstock.autopilot.ledger import Inputs, Ledger, read_ledger
+from penstock.autopilot.proposal import make_plan, observed_loads, propose_with_policy, slot_numbers
 from penstock.autopilot.replay import replay
 from penstock.estimate.latency import LatencyModel, LatencyModels, Loads, load_models, save_models
 from penstock.model.errors import UnknownName
 from penstock.model.features import EDGE_FEATURES, TASK_FEATURES
 from penstock.model.instance import Instance
-from tests.autopilot.fake_target import APPLICATION, CLUSTER, SEARCH, START, TASKS, FakePlant
+from tests.autopilot.fake_target import APPLICATION, CLUSTER, SEARCH, START, TASKS, FakeTarget
 from tests.estimate.latency_cases import line, random_models
 
 SKEWED = dict(zip(TASKS, (100.0, 20.0, 5.0, 70.0, 5.0, 100.0), strict=True))  # the third of `work` has the hot keys
@@ -33,7 +33,7 @@ def inputs(policy: str = SEARCH, most: int = 10, **changes: object) -> Inputs:
 
 
 def test_proposes_the_moves_of_a_policy_with_their_relative_gain() -> None:
-    found = by_policy(APPLICATION, CLUSTER, inputs())
+    found = propose_with_policy(APPLICATION, CLUSTER, inputs())
     assert found.moves
     assert found.gain > 0.3
     stay, policy, *parts = found.alternatives
@@ -45,14 +45,17 @@ def test_proposes_the_moves_of_a_policy_with_their_relative_gain() -> None:
 
 
 def test_a_plan_of_too_many_moves_is_cut_to_the_best_of_them() -> None:
-    whole, part = by_policy(APPLICATION, CLUSTER, inputs()), by_policy(APPLICATION, CLUSTER, inputs(most=1))
+    whole, part = (
+        propose_with_policy(APPLICATION, CLUSTER, inputs()),
+        propose_with_policy(APPLICATION, CLUSTER, inputs(most=1)),
+    )
     assert len(part.moves) <= 1 < len(whole.moves)
     assert part.gain < whole.gain
 
 
 def test_leaves_tasks_where_they_are_that_would_go_to_a_machine_which_does_not_answer() -> None:
     gone = [Reading(at=1.0, seconds=1.0, count=9, mean_s=0.1, gone=("m0",))]
-    found = by_policy(APPLICATION, CLUSTER, inputs(readings=gone))
+    found = propose_with_policy(APPLICATION, CLUSTER, inputs(readings=gone))
     assert all(not move.after.startswith("m0/") for move in found.moves)
 
 
@@ -61,13 +64,13 @@ def test_a_policy_that_finds_no_placement_says_why() -> None:
     application = msgspec.structs.replace(
         APPLICATION, components=(APPLICATION.components[0], heavy, APPLICATION.components[2])
     )
-    found = by_policy(application, CLUSTER, inputs(policy="r-storm"))
+    found = propose_with_policy(application, CLUSTER, inputs(policy="r-storm"))
     assert found.problem.startswith("r-storm found no placement: ")
     assert found.moves == []
 
 
 def test_a_placement_in_names_becomes_a_plan_that_fits() -> None:
-    plan = plan_of(APPLICATION, CLUSTER, SCATTERED, policy="p", objective="delay", seed=3)
+    plan = make_plan(APPLICATION, CLUSTER, SCATTERED, policy="p", objective="delay", seed=3)
     assert plan.tasks["work"] == tuple(SCATTERED[f"work[{n}]"] for n in range(4))
     assert (plan.policy, plan.seed) == ("p", 3)
 
@@ -81,29 +84,29 @@ def test_with_latency_models_the_gain_is_of_the_predicted_latency(tmp_path: Path
     models = random_models(np.random.default_rng(7), instance, loads, kind="svr-rbf")
     save_models(models, file)
     asked = inputs(policy=policy, model=str(file))
-    found = by_policy(APPLICATION, CLUSTER, asked)
+    found = propose_with_policy(APPLICATION, CLUSTER, asked)
     model = LatencyModel(instance, load_models(file), loads)
     moved = SCATTERED | {move.task: move.after for move in found.moves}
-    before, after = (model.predict(slots_of(placed, CLUSTER)).expected_s for placed in (SCATTERED, moved))
+    before, after = (model.predict(slot_numbers(placed, CLUSTER)).expected_s for placed in (SCATTERED, moved))
     assert found.moves
     assert found.predicted_s == pytest.approx(after)
     assert found.gain == pytest.approx(1 - after / before)
-    assert by_policy(APPLICATION, CLUSTER, asked) == found
+    assert propose_with_policy(APPLICATION, CLUSTER, asked) == found
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
     """A ledger with a change that was kept and others that were held, by a policy of the registry."""
-    plant = FakePlant(lambda placed: 0.1 + 0.1 * len({slot.partition("/")[0] for slot in placed.values()}))
-    plant.placed = dict(SCATTERED)
+    target = FakeTarget(lambda placed: 0.1 + 0.1 * len({slot.partition("/")[0] for slot in placed.values()}))
+    target.placed = dict(SCATTERED)
     path = tmp_path / "decisions.jsonl"
     settings = AutopilotSettings(policy=SEARCH, seed=4)
-    Autopilot(plant, settings, guard=Guard(interval_s=1.0), ledger=Ledger(path)).run(100.0)
+    Autopilot(target, settings, guard=Guard(interval_s=1.0), ledger=Ledger(path)).run(100.0)
     return path
 
 
 def test_a_decision_made_again_from_the_ledger_is_the_same(ledger: Path) -> None:
-    episodes = read(ledger).episodes
+    episodes = read_ledger(ledger).episodes
     assert episodes[0].verdict == "kept"
     assert len(episodes) >= 2
     for episode in episodes:
@@ -111,7 +114,7 @@ def test_a_decision_made_again_from_the_ledger_is_the_same(ledger: Path) -> None
 
 
 def test_another_policy_decides_on_the_same_inputs(ledger: Path) -> None:
-    first = read(ledger).episodes[0]
+    first = read_ledger(ledger).episodes[0]
     other = replay(first, "round-robin")
     assert other.inputs == msgspec.structs.replace(first.decision.inputs, policy="round-robin")
     assert other.moves != first.decision.moves
@@ -131,17 +134,17 @@ def crowded(tmp_path: Path) -> str:
 
 
 def skewed(model: str, path: Path, **seen: float) -> Path:
-    """Lead a plant whose keys are skewed to its first decision, of one move."""
-    plant = FakePlant(lambda _: 0.1)
-    plant.tasks = SKEWED | seen
+    """Lead a target whose keys are skewed to its first decision, of one move."""
+    target = FakeTarget(lambda _: 0.1)
+    target.tasks = SKEWED | seen
     settings, guard = AutopilotSettings(policy=SEARCH, model=model), Guard(interval_s=1.0, max_moves=1)
-    Autopilot(plant, settings, guard=guard, ledger=Ledger(path)).step()
+    Autopilot(target, settings, guard=guard, ledger=Ledger(path)).step()
     return path
 
 
 def test_with_skewed_keys_the_hot_task_is_moved_and_weighs_what_it_processes(crowded: str, tmp_path: Path) -> None:
     """It shares m0 with work[0], source and sink, which declared loads could not tell it from."""
-    decision = read(skewed(crowded, tmp_path / "decisions.jsonl")).episodes[0].decision
+    decision = read_ledger(skewed(crowded, tmp_path / "decisions.jsonl")).episodes[0].decision
     assert [move.task for move in decision.moves] == ["work[2]"]
     before = 4e-3 + 1e-4 * (0.9 * 290 + 0.1 * 10)  # (2.2): by shares of what `work` processes
     after = 4e-3 + 1e-4 * (0.2 * 220 + 0.8 * 80)
@@ -153,7 +156,7 @@ def test_with_skewed_keys_the_hot_task_is_moved_and_weighs_what_it_processes(cro
 def test_what_was_observed_is_in_the_ledger_so_that_decisions_are_made_again_by_it(
     crowded: str, tmp_path: Path
 ) -> None:
-    (episode,) = read(skewed(crowded, tmp_path / "decisions.jsonl")).episodes
+    (episode,) = read_ledger(skewed(crowded, tmp_path / "decisions.jsonl")).episodes
     assert episode.decision.inputs.readings[-1].tasks == SKEWED
     assert replay(episode) == episode.decision
     other = replay(episode, "round-robin")
@@ -165,7 +168,7 @@ def test_what_was_observed_is_in_the_ledger_so_that_decisions_are_made_again_by_
 def test_a_ledger_without_observed_tasks_is_read_and_decided_by_declared_loads(crowded: str, tmp_path: Path) -> None:
     path = skewed(crowded, tmp_path / "decisions.jsonl")
     path.write_bytes(b"\n".join(map(without_tasks, path.read_bytes().splitlines())))
-    book = read(path)
+    book = read_ledger(path)
     assert not book.problems
     (episode,) = book.episodes
     assert not episode.decision.inputs.readings[-1].tasks
@@ -184,7 +187,7 @@ def test_loads_are_those_observed_at_the_rate_that_is_offered_now() -> None:
 
     def found(rate: float, **tasks: float) -> list[float]:
         seen = [Reading(at=1.0, seconds=1.0, count=9, mean_s=0.1, rates={"in": rate}, tasks=tasks)]
-        return [float(tps) for tps in loads_of(instance, inputs(readings=seen, rates={"in": rate})).task_tps]
+        return [float(tps) for tps in observed_loads(instance, inputs(readings=seen, rates={"in": rate})).task_tps]
 
     assert found(200.0, **SKEWED) == pytest.approx([200, 40, 10, 140, 10, 200])
     even = [100, 25, 25, 25, 25, 100]

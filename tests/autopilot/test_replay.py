@@ -11,7 +11,7 @@ from penstock.autopilot.ledger import Decision
 from penstock.autopilot.replay import likely_cause, model_changed
 from penstock.estimate.latency import Loads, load_models, save_models
 from penstock.model.instance import Instance
-from tests.autopilot.fake_target import APPLICATION, CLUSTER, FakePlant
+from tests.autopilot.fake_target import APPLICATION, CLUSTER, FakeTarget
 from tests.estimate.latency_cases import random_models
 
 
@@ -23,7 +23,7 @@ def write_models(path: Path, seed: int) -> None:
 
 def decided(policy: str, model: str = "") -> Decision:
     loop = Autopilot(
-        FakePlant(lambda _: 0.1), AutopilotSettings(policy=policy, model=model), guard=Guard(interval_s=1.0)
+        FakeTarget(lambda _: 0.1), AutopilotSettings(policy=policy, model=model), guard=Guard(interval_s=1.0)
     )
     found = loop.step()
     assert found is not None
@@ -32,7 +32,7 @@ def decided(policy: str, model: str = "") -> Decision:
 
 def test_models_that_are_swapped_while_it_runs_count_from_the_next_decision(tmp_path: Path) -> None:
     write_models(tmp_path / "models.npz", 1)
-    loop = Autopilot(FakePlant(lambda _: 0.1), AutopilotSettings(policy="round-robin"), guard=Guard(interval_s=1.0))
+    loop = Autopilot(FakeTarget(lambda _: 0.1), AutopilotSettings(policy="round-robin"), guard=Guard(interval_s=1.0))
     first = loop.step()
     loop.swap("round-robin", model=str(tmp_path / "models.npz"))
     second = loop.step()

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from penstock.autopilot.smallest_change import Stop, nearest, shortest, way
+from penstock.autopilot.smallest_change import Waypoint, choose_waypoint, find_nearest, order_moves
 from penstock.model.objective import Objective
 from penstock.planning.planner import Planner
 from tests.autopilot.fake_target import APPLICATION, CLUSTER
@@ -12,7 +12,7 @@ PLANNER = Planner(APPLICATION, CLUSTER, Objective.DELAY)
 def distance(now: list[int], wanted: list[int]) -> int:
     evaluate = PLANNER.view.evaluate
     assert evaluate is not None
-    found = nearest(PLANNER.view, evaluate, np.array(now), np.array(wanted))
+    found = find_nearest(PLANNER.view, evaluate, np.array(now), np.array(wanted))
     scores = evaluate(np.array([wanted, found], dtype=np.int32))
     assert scores[0] == pytest.approx(scores[1])
     return int((found != np.array(now)).sum())
@@ -43,7 +43,7 @@ def test_tasks_that_are_nearly_alike_are_exchanged_where_that_costs_little_of_th
         return np.asarray(-np.abs((placed < 2) @ tuples - 74.9))  # what the first machine gets, against the best
 
     now, wanted = np.array([0, 0, 0, 2, 2, 0]), np.array([0, 2, 0, 0, 0, 0])
-    assert int((nearest(PLANNER.view, evaluate, now, wanted, loss) != now).sum()) == moves
+    assert int((find_nearest(PLANNER.view, evaluate, now, wanted, loss) != now).sum()) == moves
 
 
 @pytest.mark.parametrize("start", [-1e16, -np.inf])
@@ -52,19 +52,19 @@ def test_nothing_is_lost_of_a_placement_that_rescues(start: float) -> None:
         return np.where((placed[:, 1:5] == [0, 0, 2, 2]).all(axis=1), start, -1.0 - (placed[:, 1] != 2))
 
     now, wanted = np.array([0, 0, 0, 2, 2, 0]), np.array([0, 2, 0, 0, 0, 0])
-    assert nearest(PLANNER.view, evaluate, now, wanted, 0.05).tolist() == wanted.tolist()
+    assert find_nearest(PLANNER.view, evaluate, now, wanted, 0.05).tolist() == wanted.tolist()
 
 
 def test_the_way_makes_the_move_that_gains_most_first() -> None:
     def evaluate(placed: np.ndarray) -> np.ndarray:
         return np.asarray(placed @ np.array([1.0, 10.0, 5.0]))
 
-    stops = way(evaluate, np.array([0, 0, 0]), np.array([1, 1, 1]), most=2)
-    assert stops == [Stop((), 0.0), Stop((1,), 10.0), Stop((1, 2), 15.0)]
+    stops = order_moves(evaluate, np.array([0, 0, 0]), np.array([1, 1, 1]), most=2)
+    assert stops == [Waypoint((), 0.0), Waypoint((1,), 10.0), Waypoint((1, 2), 15.0)]
 
 
 def test_the_shortest_stop_has_nearly_all_of_the_gain() -> None:
-    assert shortest([Stop((), -10.0), Stop((3,), -2.1), Stop((3, 1), -2.0)]).tasks == (3,)
-    assert shortest([Stop((), -10.0), Stop((3,), -6.0), Stop((3, 1), -2.0)]).tasks == (3, 1)
-    assert shortest([Stop((), -10.0), Stop((3,), -12.0)]).tasks == ()
-    assert shortest([Stop((), -np.inf), Stop((3,), -np.inf), Stop((3, 1), -2.0)]).tasks == (3, 1)
+    assert choose_waypoint([Waypoint((), -10.0), Waypoint((3,), -2.1), Waypoint((3, 1), -2.0)]).tasks == (3,)
+    assert choose_waypoint([Waypoint((), -10.0), Waypoint((3,), -6.0), Waypoint((3, 1), -2.0)]).tasks == (3, 1)
+    assert choose_waypoint([Waypoint((), -10.0), Waypoint((3,), -12.0)]).tasks == ()
+    assert choose_waypoint([Waypoint((), -np.inf), Waypoint((3,), -np.inf), Waypoint((3, 1), -2.0)]).tasks == (3, 1)

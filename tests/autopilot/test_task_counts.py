@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from penstock.autopilot.live_target import LiveTarget
-from penstock.autopilot.task_counts import Counts
+from penstock.autopilot.task_counts import TaskCounts
 from penstock.model.status import Latency, Status
 from penstock.runtime.run import Run
 from penstock.runtime.storage.run_folder import create
@@ -15,21 +15,21 @@ from tests.fake_run import FakeHandle
 
 
 def test_rates_are_those_since_the_first_count() -> None:
-    counts = Counts()
+    counts = TaskCounts()
     assert counts.take(10.0, {"a[0]": 100, "a[1]": 7}) == {}
     assert counts.take(12.0, {"a[0]": 120, "a[1]": 7}) == {"a[0]": 10.0, "a[1]": 0.0}
     assert counts.take(20.0, {"a[0]": 120, "a[1]": 8}) == {"a[0]": 2.0, "a[1]": 0.1}
 
 
 def test_only_the_last_ten_minutes_count() -> None:
-    counts = Counts()
+    counts = TaskCounts()
     for at in range(0, 1210, 10):  # twice as fast from the eleventh minute on
         rate = counts.take(float(at), {"a[0]": at + max(0, at - 600)})
     assert rate == {"a[0]": pytest.approx(2.0)}
 
 
 def test_begins_anew_where_counts_do_or_where_tasks_are_others() -> None:
-    counts = Counts()
+    counts = TaskCounts()
     counts.take(0.0, {"a[0]": 1000})
     assert counts.take(1.0, {"a[0]": 5}) == {}
     assert counts.take(2.0, {"a[0]": 10}) == {"a[0]": 5.0}
@@ -55,9 +55,9 @@ class SkewedRun:
 
 def test_a_reading_of_a_run_tells_what_each_task_processes(tmp_path: Path) -> None:
     run = SkewedRun(FakeHandle(create("fake", tmp_path)).status())
-    plant = LiveTarget(cast(Run, run))
+    target = LiveTarget(cast(Run, run))
     run.processed = (700, 200, 100, 0)
-    found = plant.reading().tasks
+    found = target.reading().tasks
     assert list(found) == ["in[0]", "split[0]", "split[1]", "split[2]", "split[3]", "out[0]"]
     whole = found["in[0]"]
     assert whole > 0

@@ -5,7 +5,7 @@ import pytest
 
 from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
 from penstock.autopilot.guard import Guard
-from penstock.autopilot.ledger import Inputs, Step
+from penstock.autopilot.ledger import Inputs, TaskMove
 from penstock.autopilot.proposal import Proposal
 from penstock.autopilot.replay import replay
 from penstock.autopilot.twin_target import TwinTarget
@@ -19,13 +19,13 @@ GUARD = Guard(interval_s=2.0, cool_down_s=4.0)
 SPREAD = [0, 0, 1, 0, 1, 1]  # all on the first machine, far from its limit
 
 
-def plant(slots: list[int], rate: float = 400.0) -> TwinTarget:
+def target(slots: list[int], rate: float = 400.0) -> TwinTarget:
     twin = Twin(APPLICATION, CLUSTER, Costs(move_s=0.05))
     return TwinTarget(twin, twin.start(slots, rates={"in": rate}, seed=3), "by hand")
 
 
 def test_a_reading_tells_what_the_twin_did() -> None:
-    made = plant(SPREAD)
+    made = target(SPREAD)
     made.wait(5.0)
     made.wait(5.0)
     found = made.reading()
@@ -41,7 +41,7 @@ def test_a_reading_tells_what_the_twin_did() -> None:
 
 
 def test_a_reading_tells_of_machines_that_are_gone_and_that_something_happened_meanwhile() -> None:
-    made = plant(SPREAD)
+    made = target(SPREAD)
     made.wait(2.0)
     made.fail("m1")
     made.wait(2.0)
@@ -57,7 +57,7 @@ def test_a_reading_tells_of_machines_that_are_gone_and_that_something_happened_m
 
 
 def test_a_source_that_may_not_give_is_blocked_for_a_share_of_the_time() -> None:
-    free, full = plant(SPREAD), plant([0, 1, 1, 1, 1, 1], rate=1500.0)  # half as much again as a slot can do
+    free, full = target(SPREAD), target([0, 1, 1, 1, 1, 1], rate=1500.0)  # half as much again as a slot can do
     for made in (free, full):
         made.wait(30.0)
         made.reading()
@@ -67,7 +67,7 @@ def test_a_source_that_may_not_give_is_blocked_for_a_share_of_the_time() -> None
 
 
 def test_moves_tasks_from_a_bad_placement_to_a_better_one() -> None:
-    made = plant([0, 2, 2, 2, 2, 0])  # every tuple crosses the network twice
+    made = target([0, 2, 2, 2, 2, 0])  # every tuple crosses the network twice
     loop = Autopilot(made, AutopilotSettings(policy=SEARCH), guard=GUARD)
     found = loop.step()
     assert found is not None
@@ -83,13 +83,13 @@ def test_moves_tasks_from_a_bad_placement_to_a_better_one() -> None:
 def test_a_policy_that_is_bad_on_purpose_is_beyond_the_bound_for_one_measuring_interval_at_most() -> None:
     """It puts tasks together, up to half as much again as a slot can do, and says that this is fine."""
     rng = np.random.default_rng(2)
-    made = plant([0, 0, 1, 2, 3, 1], rate=1500.0)
+    made = target([0, 0, 1, 2, 3, 1], rate=1500.0)
     start = made.placement()
 
     def propose(_: Application, __: Cluster, inputs: Inputs) -> Proposal:
         slot = str(rng.choice(CLUSTER.slot_names))
         tasks = rng.permutation(list(inputs.placement))[: rng.integers(3, 7)]
-        steps = [Step(str(task), inputs.placement[str(task)], slot) for task in tasks]
+        steps = [TaskMove(str(task), inputs.placement[str(task)], slot) for task in tasks]
         return Proposal(moves=[step for step in steps if step.before != step.after], gain=0.9)
 
     loop = Autopilot(made, AutopilotSettings(policy="liar"), guard=GUARD, propose=propose)

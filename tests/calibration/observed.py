@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from penstock.calibration.observation import KEPT, LOW, SHORTEST_S, Observed
+from penstock.calibration.observation import KEPT, LOW, SHORTEST_S, RunSummary
 from penstock.model.telemetry import Record, RecordKind
 
 
@@ -16,7 +16,7 @@ def frame(records: Sequence[Record]) -> pd.DataFrame:
     return pd.DataFrame({name: [getattr(record, name) for record in records] for name in names})
 
 
-def observed(records: Sequence[Record] | pd.DataFrame, settle_s: float = 1.0) -> Observed:
+def observed(records: Sequence[Record] | pd.DataFrame, settle_s: float = 1.0) -> RunSummary:
     """Sum records up that are all on one clock, and none of them twice."""
     rows = records if isinstance(records, pd.DataFrame) else frame(records)
     kind = rows["kind"]
@@ -27,7 +27,7 @@ def observed(records: Sequence[Record] | pd.DataFrame, settle_s: float = 1.0) ->
     machines = rows[inside & (kind == RecordKind.MACHINE.value)]
     hops = _hops(rows[kind == RecordKind.HOP.value])
     roots, done = rows[kind == RecordKind.ROOT.value], rows[kind == RecordKind.DONE.value]
-    return Observed(
+    return RunSummary(
         run=str(rows["run"].iloc[0]),
         emulated=bool(rows["emulated"].iloc[0]),
         seconds=end - begin,
@@ -36,7 +36,7 @@ def observed(records: Sequence[Record] | pd.DataFrame, settle_s: float = 1.0) ->
         services=_services(hops[hops["started"].between(begin, end)]),
         streams=_streams(hops[hops["started"].between(begin, end)]),
         trees=_trees(hops[hops["root"].isin(done["root"])], roots[roots["root"].isin(done["root"])]),
-        ways=_ways(hops[hops["started"].between(begin, end)]),
+        ways=_split_times(hops[hops["started"].between(begin, end)]),
     )
 
 
@@ -104,7 +104,7 @@ def _trees(hops: pd.DataFrame, roots: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _ways(hops: pd.DataFrame) -> pd.DataFrame:
+def _split_times(hops: pd.DataFrame) -> pd.DataFrame:
     keys = ["source", "task", "source_worker", "worker", "bytes"]
     grouped = hops.groupby(keys)["transfer"]
     table = pd.DataFrame({"count": grouped.size(), "median": grouped.median(), "low": grouped.quantile(LOW)})

@@ -8,8 +8,8 @@ import pytest
 from penstock import testing
 from penstock.api.dataflow import Dataflow
 from penstock.calibration.calibrator import combine, seen_cluster
-from penstock.calibration.components import Moments, fitted, moments, scales, works
-from penstock.calibration.observation import Observed
+from penstock.calibration.components import Moments, fit_distribution, measure_scales, measure_work, moments
+from penstock.calibration.observation import RunSummary
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.topology import Application, Component, Distribution, Kind, ServiceTime, Stream
 from penstock.workloads.dataflows import any_dataflow
@@ -96,16 +96,16 @@ def test_takes_out_the_sharing_of_cores() -> None:
         rate_tps={"in": 80.0},
     )
     seen = observed(ran(any_dataflow(app), tight, ["only/0", "only/0", "only/1"], 10.0).records)
-    assert 0.5 <= scales(tight, seen)["only"] < 0.6  # both serve at nearly the same time
+    assert 0.5 <= measure_scales(tight, seen)["only"] < 0.6  # both serve at nearly the same time
     calibration = combine(app, tight, seen, None)
     assert calibration.application["one"].cpu == pytest.approx(0.004, rel=0.02)
 
 
 def test_takes_works_from_the_machines_where_tasks_share_cores() -> None:
     seen = observed(ran(any_dataflow(APP), PAIR, ["slow/0", "slow/1", "fast/0", "fast/1", "slow/2"], 5.0).records)
-    known = works(PAIR, seen, scales(PAIR, seen))
+    known = measure_work(PAIR, seen, measure_scales(PAIR, seen))
     late = seen._replace(tasks=seen.tasks.assign(busy=seen.tasks["busy"] * [3.0, 1.0, 1.0, 2.0, 1.5]))
-    found = works(PAIR, late, scales(PAIR, late))
+    found = measure_work(PAIR, late, measure_scales(PAIR, late))
     for worker, rows in seen.tasks.groupby("worker"):  # what was used comes out, however long tasks were busy
         totals = [float((rows["processed"] * rows["component"].map(cpu)).sum()) for cpu in (known, found)]
         assert totals[1] == pytest.approx(totals[0], rel=0.05), worker
@@ -133,7 +133,7 @@ def test_tells_how_times_are_distributed(drawn: object, distribution: Distributi
     times = drawn(np.random.default_rng(3))  # type: ignore[operator]
     logs = np.log(times)
     seen = Moments(5000, times.mean(), times.std() / times.mean(), logs.mean(), logs.std())
-    service = fitted(seen)
+    service = fit_distribution(seen)
     assert service.distribution is distribution
     assert service.cv == pytest.approx(cv, rel=0.1)
 
@@ -154,7 +154,7 @@ def test_differences_between_machines_are_no_variation() -> None:
     assert (seen.tuples, seen.cv) == (400, 0.0)
 
 
-def on_real_machines(seen: Observed, cores: float | None) -> Observed:
+def on_real_machines(seen: RunSummary, cores: float | None) -> RunSummary:
     """Return what would be seen where the workers are two processes of one machine of so many cores."""
     rename = {"slow": "host/0", "fast": "host/1"}
     share = seen.workers["used"] * 3 / (cores or 1.0)  # each took up to 3 cores
@@ -166,20 +166,20 @@ def on_real_machines(seen: Observed, cores: float | None) -> Observed:
 
 
 @pytest.fixture(scope="module")
-def seen() -> Observed:
+def seen() -> RunSummary:
     return observed(ran(any_dataflow(APP), PAIR, ["slow/0", "slow/1", "fast/0", "fast/1", "slow/2"], 5.0).records)
 
 
 @pytest.mark.parametrize("cores", [6.0, 24.0, None])
 def test_what_tuples_take_does_not_depend_on_how_many_cores_the_machine_of_a_process_has(
-    seen: Observed, cores: float | None
+    seen: RunSummary, cores: float | None
 ) -> None:
     real = on_real_machines(seen, cores)
-    found = scales(seen_cluster(real), real)
+    found = measure_scales(seen_cluster(real), real)
     assert found == pytest.approx({"host/0": 1.0, "host/1": 1.0}, rel=1e-3)
 
 
-def test_machines_have_what_their_workers_tell(seen: Observed) -> None:
+def test_machines_have_what_their_workers_tell(seen: RunSummary) -> None:
     (told,) = seen_cluster(on_real_machines(seen, 6.0)).machines
     assert told == Machine(name="host", cores=6, slots=2, processes=2, memory_mb=2048.0)
     (silent,) = seen_cluster(on_real_machines(seen, None)).machines

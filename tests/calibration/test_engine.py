@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from penstock.calibration.engine import Worked, measure_engine
-from penstock.calibration.probe import engine_flow, processes
+from penstock.calibration.engine import ProcessWork, measure_engine
+from penstock.calibration.probe import engine_flow, summarise_processes
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.costs import Costs
 from penstock.sim.events import Twin
@@ -14,14 +14,14 @@ COSTS = Costs(hop_cpu=2e-5, send_cpu=3e-5, send_byte_cpu=2e-8, receive_cpu=1e-5,
 PAIR = Cluster(name="pair", machines=(Machine(name="here"), Machine(name="there")))
 
 
-def worked(size: int, relays: int, slots: list[int]) -> list[Worked]:
+def worked(size: int, relays: int, slots: list[int]) -> list[ProcessWork]:
     flow, placement = engine_flow(PAIR, size, relays, slots)
     application = flow.application
     streams = tuple(msgspec.structs.replace(one, tuple_bytes=float(size)) for one in application.streams)
     twin = Twin(msgspec.structs.replace(application, streams=streams, rate_tps={"from": 400.0}), PAIR, COSTS)
     run = twin.start(placement.slots, records=20.0)
     run.advance(6.0)
-    return processes(observed(run.records().to_pandas(), 1.0))
+    return summarise_processes(observed(run.records().to_pandas(), 1.0))
 
 
 def test_recovers_what_hops_tuples_and_bytes_cost() -> None:
@@ -40,10 +40,10 @@ def test_recovers_what_hops_tuples_and_bytes_cost() -> None:
 
 def test_no_cost_is_below_nothing() -> None:
     rows = [
-        Worked(1.0, 1e5, 1e5),
-        Worked(0.9, 1e5, 3e5),
-        Worked(0.5, 1e5, 0, 1e5, 1e7),
-        Worked(0.1, 0, 1e5, 0, 0, 1e5, 1e7),
+        ProcessWork(1.0, 1e5, 1e5),
+        ProcessWork(0.9, 1e5, 3e5),
+        ProcessWork(0.5, 1e5, 0, 1e5, 1e7),
+        ProcessWork(0.1, 0, 1e5, 0, 0, 1e5, 1e7),
     ]
     found, _ = measure_engine(rows)
     assert all(getattr(found, name) >= 0 for name in ("hop_cpu", "send_cpu", "receive_cpu", "send_byte_cpu"))

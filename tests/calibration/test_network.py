@@ -7,16 +7,16 @@ import pytest
 import penstock as ps
 from penstock import testing
 from penstock.calibration.calibrator import combine
-from penstock.calibration.findings import Left, Measured
+from penstock.calibration.findings import Measured, Unmeasured
 from penstock.calibration.network import (
     FEWEST,
     VARIATION,
-    Sent,
-    as_means,
+    Transfer,
+    convert_to_means,
     measure_network,
     measure_variation,
 )
-from penstock.calibration.probe import Probed, ends, network_flow, sent_between
+from penstock.calibration.probe import ProbeResults, measure_transfers, network_flow, probe_slots
 from penstock.model.cluster import Cluster, Distances, Machine
 from penstock.model.placement import Hop
 from penstock.model.plan import to_plan
@@ -24,12 +24,12 @@ from penstock.model.slotgraph import expand_slots
 from tests.calibration.observed import observed
 
 
-def probed(cluster: Cluster) -> tuple[list[Sent], dict[Hop, tuple[int, ...]]]:
+def probed(cluster: Cluster) -> tuple[list[Transfer], dict[Hop, tuple[int, ...]]]:
     flow, placement, seconds = network_flow(cluster)
     plan = to_plan(flow.application, cluster, placement, policy="calibration", objective="throughput")
     run = testing.TestCluster(flow, emulate=cluster, plan=plan, capture=False).start()
     run.advance(seconds)
-    return sent_between(flow, cluster, placement, observed(run.result().records)), dict(placement.routes)
+    return measure_transfers(flow, cluster, placement, observed(run.result().records)), dict(placement.routes)
 
 
 def machines(*mbps: float | None, **fields: object) -> tuple[Machine, ...]:
@@ -101,10 +101,10 @@ def test_sends_within_and_between_processes() -> None:
         name="c",
         machines=(Machine(name="a", slots=4, processes=2), msgspec.structs.replace(machines(None)[0], slots=1)),
     )
-    assert ends(cluster) == ([0, 4], [0, 1, 3, 4])
+    assert probe_slots(cluster) == ([0, 4], [0, 1, 3, 4])
 
 
-def timed(delay: float, variation: float, repeats: int, seed: int = 0) -> tuple[Cluster, list[Sent]]:
+def timed(delay: float, variation: float, repeats: int, seed: int = 0) -> tuple[Cluster, list[Transfer]]:
     """Times of single tuples between three machines of 80 Mbit/s, as a probe would have them."""
     cluster = Cluster(name="mesh", machines=machines(80.0, 80.0, 80.0), distances=Distances(other_host_ms=1e3 * delay))
     rng, spread, sent = np.random.default_rng(seed), np.sqrt(np.log1p(variation**2)), []
@@ -113,7 +113,7 @@ def timed(delay: float, variation: float, repeats: int, seed: int = 0) -> tuple[
             far = source // 2 != target // 2
             travel = delay * np.exp(spread * rng.standard_normal(repeats) - spread**2 / 2) if far else 0.001
             times = np.broadcast_to(travel + (2 * size * 1e-7 if far else 0.0), repeats)
-            sent.append(Sent(source, target, size, float(np.median(times)), repeats, tuple(times.tolist())))
+            sent.append(Transfer(source, target, size, float(np.median(times)), repeats, tuple(times.tolist())))
     return cluster, sent
 
 
@@ -140,12 +140,12 @@ def test_recovers_how_delays_of_links_vary_and_their_means(variation: float) -> 
             drawn = 1e-3 * np.exp(spread * rng.standard_normal((2_000, len(links))) - spread**2 / 2)
             times = drawn.sum(axis=1) + len(links) * size * 1e-7
             ends = int(slots.first[source]), int(slots.first[target])
-            sent.append(Sent(*ends, size, float(np.median(times)), len(times), tuple(times.tolist())))
+            sent.append(Transfer(*ends, size, float(np.median(times)), len(times), tuple(times.tolist())))
     routes = dict(placement.routes)
     found = measure_variation(cluster, sent, routes)
     assert isinstance(found, Measured)
     assert found.value == pytest.approx(variation, rel=0.03, abs=1e-9)
-    means = measure_network(cluster, as_means(cluster, sent, found.value, routes), routes).cluster
+    means = measure_network(cluster, convert_to_means(cluster, sent, found.value, routes), routes).cluster
     used = {link for links in routes.values() for link in links}
     assert [means.links[link].latency_ms for link in used] == pytest.approx([1.0] * len(used), rel=0.01)
 
@@ -179,14 +179,14 @@ def test_clocks_that_are_further_off_than_delays_tell_no_variation() -> None:
     ahead = [one._replace(seconds=one.seconds - 1.0, times=tuple(time - 1.0 for time in one.times)) for one in sent]
     for wrong in (off, ahead):
         found = measure_variation(cluster, wrong)
-        assert found == Left(what=VARIATION, why="clock errors exceed the delays")
+        assert found == Unmeasured(what=VARIATION, why="clock errors exceed the delays")
 
 
 def test_too_few_tuples_tell_no_variation() -> None:
     cluster, sent = timed(0.002, 0.2, repeats=FEWEST)
     near = [one for one in sent if one.source // 2 == one.target // 2]
     found = measure_variation(cluster, near)
-    assert found == Left(what=VARIATION, why=f"only 0 tuples went to another host, at least {FEWEST} are needed")
+    assert found == Unmeasured(what=VARIATION, why=f"only 0 tuples went to another host, at least {FEWEST} are needed")
 
 
 def test_variation_is_in_the_costs_of_real_machines_and_left_on_emulated_ones() -> None:
@@ -195,7 +195,7 @@ def test_variation_is_in_the_costs_of_real_machines_and_left_on_emulated_ones() 
     plan = to_plan(flow.application, cluster, placement, policy="calibration", objective="throughput")
     run = testing.TestCluster(flow, emulate=cluster, plan=plan, capture=False).start()
     run.advance(3.0)
-    seen, probe = observed(run.result().records), Probed(sent, {}, [], [], 0.0)
+    seen, probe = observed(run.result().records), ProbeResults(sent, {}, [], [], 0.0)
     real = combine(flow.application, cluster, seen._replace(emulated=False), probe)
     assert real.costs.delay_variation == pytest.approx(0.3, rel=0.07)
     assert real.costs.delay_variation in [one.value for one in real.measured if one.what == VARIATION]

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock import testing
-from penstock.calibration.observation import KEPT, observe
+from penstock.calibration.observation import KEPT, summarise_run
 from penstock.model.errors import FileProblem
 from penstock.model.telemetry import Record
 from penstock.pipeline.session import session
@@ -49,7 +49,7 @@ def written(records: Sequence[Record], folder: Path) -> Path:
 
 
 def test_sums_records_up(spark: SparkSession, records: Sequence[Record], tmp_path: Path) -> None:
-    found = observe(spark, written(records, tmp_path / "t"), "test", settle_s=1.0)
+    found = summarise_run(spark, written(records, tmp_path / "t"), "test", settle_s=1.0)
     expected = observed(records, 1.0)
     assert (found.run, found.emulated) == ("test", True)
     assert found.seconds == pytest.approx(expected.seconds)
@@ -79,4 +79,4 @@ def test_refuses_telemetry_that_tells_nothing(spark: SparkSession, records: Sequ
         ("unfollowed", tasks, "no tuple in it was followed; run the application with --sample"),
     ):
         with pytest.raises(FileProblem, match=problem):
-            observe(spark, written(kept, tmp_path / name), settle_s=60.0 if name == "short" else 1.0)
+            summarise_run(spark, written(kept, tmp_path / name), settle_s=60.0 if name == "short" else 1.0)

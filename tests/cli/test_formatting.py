@@ -1,6 +1,6 @@
 from penstock.cli.formatting import card, changed_texts, phase_labels, policies_in_words
 from penstock.model.tuples import TuplePolicies
-from penstock.pipeline.reported import PhaseResult
+from penstock.pipeline.report_rows import PhaseResult
 
 
 def phase(number: int, name: str) -> PhaseResult:

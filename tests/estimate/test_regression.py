@@ -7,7 +7,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.svm import SVR
 
 from penstock.estimate.regression import FAR
-from penstock.pipeline.fitting import HEAVIEST, Candidate, Rows, fitted
+from penstock.pipeline.fitting import HEAVIEST, Candidate, Rows, fit_candidate
 from tests.estimate.latency_cases import random_regressor
 
 
@@ -23,7 +23,7 @@ def rows(seed: int, number: int = 80, width: int = 5) -> Rows:
 @pytest.mark.parametrize("kind", ["mean", "linear", "svr-linear", "svr-rbf"])
 def test_predicts_what_scikit_learn_predicts(kind: str, logarithm: bool) -> None:
     made = rows(seed=3)
-    ours = fitted(Candidate(kind, logarithm, penalty=3.0, tube=0.1, gamma=0.2), made)
+    ours = fit_candidate(Candidate(kind, logarithm, penalty=3.0, tube=0.1, gamma=0.2), made)
     scaling = ours.scaling
     weights = np.minimum(made.counts / made.counts.mean(), HEAVIEST)
     theirs = {
@@ -42,7 +42,7 @@ def test_predicts_what_scikit_learn_predicts(kind: str, logarithm: bool) -> None
 
 def test_scales_features_and_label() -> None:
     made = rows(seed=4)
-    scaling = fitted(Candidate("svr-rbf", gamma=0.2), made).scaling
+    scaling = fit_candidate(Candidate("svr-rbf", gamma=0.2), made).scaling
     standard = scaling.held(made.features)
     assert standard.mean(axis=0) == pytest.approx(np.zeros(5), abs=1e-9)
     assert standard.std(axis=0) == pytest.approx(np.ones(5))
@@ -53,7 +53,7 @@ def test_scales_features_and_label() -> None:
 def test_a_feature_that_never_changed_changes_nothing() -> None:
     made = rows(seed=5)
     made.features[:, 1] = 7.0
-    model = fitted(Candidate("svr-rbf", True, gamma=0.2), made)
+    model = fit_candidate(Candidate("svr-rbf", True, gamma=0.2), made)
     other = made.features.copy()
     other[:, 1] = 3.0
     assert model.predict(other) == pytest.approx(model.predict(made.features))
@@ -61,7 +61,7 @@ def test_a_feature_that_never_changed_changes_nothing() -> None:
 
 def test_more_capacity_than_was_seen_slows_nothing_down() -> None:
     made = dataclasses.replace(rows(seed=6), unlimited=np.array([True, True, False, False, False]))
-    model = fitted(Candidate("svr-rbf", True, gamma=0.2), made)
+    model = fit_candidate(Candidate("svr-rbf", True, gamma=0.2), made)
     edge = made.features.max(axis=0)[None, :]
     roomier, busier = edge * [[9, 9, 1, 1, 1]], edge * [[1, 1, 1, 3, 1]]
     assert model.scaling.excess(roomier).tolist() == [0.0]
@@ -71,7 +71,7 @@ def test_more_capacity_than_was_seen_slows_nothing_down() -> None:
 
 def test_holds_features_at_the_edge_of_what_it_was_trained_on_and_grows_beyond() -> None:
     made = rows(seed=6)
-    model = fitted(Candidate("svr-rbf", True, gamma=0.2), made)
+    model = fit_candidate(Candidate("svr-rbf", True, gamma=0.2), made)
     inside = made.features[:1].copy()
     inside[0, 2] = model.scaling.most[2]
     outside = inside.copy()
@@ -98,5 +98,5 @@ def test_stays_near_the_labels_that_it_was_trained_on(logarithm: bool) -> None:
 
 
 def test_predicts_nothing_for_no_rows() -> None:
-    model = fitted(Candidate("mean"), rows(seed=8))
+    model = fit_candidate(Candidate("mean"), rows(seed=8))
     assert model.predict(np.zeros((0, 5))).shape == (0,)

@@ -1,10 +1,10 @@
-"""Exploration of a plant: few moves at a time, within its bound, and back to where it began."""
+"""Exploration of a target: few moves at a time, within its bound, and back to where it began."""
 
 import msgspec
 import pytest
 
 import penstock as ps
-from penstock.autopilot.control_target import Ended, Reading
+from penstock.autopilot.control_target import Reading, TargetEnded
 from penstock.exploration.guarded_exploration import RETURNS, Limits, explore_live
 from penstock.exploration.random_placements import Drawing
 from penstock.model.errors import InvalidInput, PenstockError
@@ -18,8 +18,8 @@ APP = msgspec.structs.replace(ps.application("word-count"), rate_tps={"source": 
 LIMITS = Limits(moves=2, reading_s=1.0)
 
 
-class FakePlant:
-    """A plant whose latency a test decides, and which notes all that is done to it."""
+class FakeTarget:
+    """A target whose latency a test decides, and which notes all that is done to it."""
 
     def __init__(self) -> None:
         self.application, self.cluster, self.policy = APP, CLUSTER, "round-robin"
@@ -47,7 +47,7 @@ class FakePlant:
             self.interrupted_at = float("inf")
             raise KeyboardInterrupt
         if self.time >= self.ends_at:
-            raise Ended
+            raise TargetEnded
 
     def routes(self) -> tuple[PlannedRoute, ...]:
         """Return none: there are no links."""
@@ -81,104 +81,104 @@ class FakePlant:
 
 
 def test_moves_few_tasks_at_a_time_and_puts_them_back() -> None:
-    plant = FakePlant()
-    before = plant.placement()
-    done = explore_live(plant, placements=3, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    target = FakeTarget()
+    before = target.placement()
+    done = explore_live(target, placements=3, hold_s=4.0, settle_s=2.0, limits=LIMITS)
     assert list(done.runs) == ["explore-000", "explore-001", "explore-002"]
-    assert max(plant.moved) == 2
+    assert max(target.moved) == 2
     assert len({tuple(one.placement.items()) for one in done.runs.values()}) == 3
-    assert plant.placement() == before
-    assert plant.policy == "round-robin"
+    assert target.placement() == before
+    assert target.policy == "round-robin"
     assert done.stopped == ""
     assert all(one.mean_s == pytest.approx(0.01) and one.rates == {"source": 300.0} for one in done.runs.values())
 
 
 def test_stops_and_goes_back_when_latency_exceeds_its_bound() -> None:
-    plant = FakePlant()
-    before, plant.slow_from = plant.placement(), 12.0
-    done = explore_live(plant, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    target = FakeTarget()
+    before, target.slow_from = target.placement(), 12.0
+    done = explore_live(target, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
     assert done.stopped.startswith("latency exceeded its bound of 50 ms: 1000 ms")
     assert len(done.runs) < 3
-    assert plant.time <= 12.0 + 3 * 1.0 + 10.0
-    assert plant.placement() == before
+    assert target.time <= 12.0 + 3 * 1.0 + 10.0
+    assert target.placement() == before
 
 
 def test_stops_on_the_way_when_latency_exceeds_its_bound_there() -> None:
-    plant = FakePlant()
-    before, plant.slow_from = plant.placement(), 3.0
-    done = explore_live(plant, placements=9, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    target = FakeTarget()
+    before, target.slow_from = target.placement(), 3.0
+    done = explore_live(target, placements=9, hold_s=4.0, settle_s=2.0, limits=LIMITS)
     assert done.stopped.startswith("latency exceeded its bound of 50 ms: 1000 ms")
-    assert "explore-000" not in plant.applied
-    assert plant.time == 4.0  # at the second reading that is beyond
-    assert plant.placement() == before
+    assert "explore-000" not in target.applied
+    assert target.time == 4.0  # at the second reading that is beyond
+    assert target.placement() == before
 
 
 def test_counts_readings_on_the_way_and_after_it_together() -> None:
-    undisturbed, plant = FakePlant(), FakePlant()
+    undisturbed, target = FakeTarget(), FakeTarget()
     explore_live(undisturbed, placements=1, hold_s=4.0, settle_s=2.0, limits=LIMITS)
     pauses = undisturbed.applied.index("explore-000")  # of 1 s each
-    plant.slow_from = 1.0 + pauses  # the last of them
-    done = explore_live(plant, placements=1, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    target.slow_from = 1.0 + pauses  # the last of them
+    done = explore_live(target, placements=1, hold_s=4.0, settle_s=2.0, limits=LIMITS)
     assert done.stopped.startswith("latency exceeded")
-    assert plant.time == plant.slow_from + 1.0
+    assert target.time == target.slow_from + 1.0
 
 
 def test_does_not_read_more_often_on_the_way_than_it_is_told_to() -> None:
-    plant = FakePlant()
-    plant.slow_from, plant.then = 4.5, None
-    done = explore_live(plant, placements=1, hold_s=8.0, settle_s=8.0, limits=Limits(moves=2, reading_s=4.0))
+    target = FakeTarget()
+    target.slow_from, target.then = 4.5, None
+    done = explore_live(target, placements=1, hold_s=8.0, settle_s=8.0, limits=Limits(moves=2, reading_s=4.0))
     assert done.stopped.endswith("no tuple completed")
-    assert plant.time == 12.0  # readings at 8 s and at 12 s
+    assert target.time == 12.0  # readings at 8 s and at 12 s
 
 
 def test_takes_a_second_without_a_tuple_between_moves_for_no_silence() -> None:
-    plant = FakePlant()
-    plant.every_s = 2.3
-    done = explore_live(plant, placements=3, hold_s=10.0, settle_s=5.0, limits=Limits(moves=2, reading_s=5.0))
+    target = FakeTarget()
+    target.every_s = 2.3
+    done = explore_live(target, placements=3, hold_s=10.0, settle_s=5.0, limits=Limits(moves=2, reading_s=5.0))
     assert done.stopped == ""
     assert len(done.runs) == 3
 
 
 def test_takes_silence_for_a_latency_beyond_any_bound() -> None:
-    plant = FakePlant()
-    before, plant.slow_from, plant.then = plant.placement(), 3.0, None
-    done = explore_live(plant, placements=9, hold_s=20.0, settle_s=0.0, limits=LIMITS)
+    target = FakeTarget()
+    before, target.slow_from, target.then = target.placement(), 3.0, None
+    done = explore_live(target, placements=9, hold_s=20.0, settle_s=0.0, limits=LIMITS)
     assert done.stopped == "latency exceeded its bound of 50 ms: no tuple completed"
-    assert plant.placement() == before
+    assert target.placement() == before
 
 
 def test_refuses_a_plant_in_which_nothing_comes_to_its_end() -> None:
-    plant = FakePlant()
-    plant.slow_from, plant.then = 0.0, None
+    target = FakeTarget()
+    target.slow_from, target.then = 0.0, None
     with pytest.raises(InvalidInput, match="run: no tuple completed"):
-        explore_live(plant, placements=1, hold_s=2.0, settle_s=0.0, limits=LIMITS)
-    assert plant.applied == []
+        explore_live(target, placements=1, hold_s=2.0, settle_s=0.0, limits=LIMITS)
+    assert target.applied == []
 
 
 def test_goes_back_on_ctrl_c() -> None:
-    plant = FakePlant()
-    before, plant.interrupted_at = plant.placement(), 9.0
-    done = explore_live(plant, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    target = FakeTarget()
+    before, target.interrupted_at = target.placement(), 9.0
+    done = explore_live(target, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
     assert done.stopped == "it was interrupted"
-    assert plant.placement() == before
+    assert target.placement() == before
 
 
 def test_leaves_a_run_alone_that_has_ended() -> None:
-    plant = FakePlant()
-    plant.ends_at = 9.0
-    done = explore_live(plant, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    target = FakeTarget()
+    target.ends_at = 9.0
+    done = explore_live(target, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
     assert done.stopped == "the run has ended"
     assert done.left == "its placement was not restored: the run has ended"
 
 
 def test_keeps_what_was_gathered_and_goes_back_when_a_move_fails() -> None:
-    plant = FakePlant()
-    before, plant.refuses = plant.placement(), {45, 46, 47}
-    done = explore_live(plant, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    target = FakeTarget()
+    before, target.refuses = target.placement(), {45, 46, 47}
+    done = explore_live(target, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
     assert (done.stopped, done.left) == ("move: no task would go", "")
     assert 0 < len(done.runs) < 50
-    assert plant.placement() == before
-    assert plant.policy == "round-robin"
+    assert target.placement() == before
+    assert target.policy == "round-robin"
 
 
 def test_keeps_what_was_gathered_when_no_further_placement_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,26 +191,26 @@ def test_keeps_what_was_gathered_when_no_further_placement_is_found(monkeypatch:
         return draw(self, factor)
 
     monkeypatch.setattr(Drawing, "draw", two)
-    plant = FakePlant()
-    before = plant.placement()
-    done = explore_live(plant, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    target = FakeTarget()
+    before = target.placement()
+    done = explore_live(target, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
     assert done.stopped == "rates: none of 200 random placements carries it"
     assert len(done.runs) == 2
-    assert plant.placement() == before
+    assert target.placement() == before
 
 
 def test_says_what_could_not_be_put_back() -> None:
-    plant = FakePlant()
-    before, plant.refuses = plant.placement(), set(range(9, 1000))
-    done = explore_live(plant, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
-    away = sum(slot != before[task] for task, slot in plant.placement().items())
+    target = FakeTarget()
+    before, target.refuses = target.placement(), set(range(9, 1000))
+    done = explore_live(target, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    away = sum(slot != before[task] for task, slot in target.placement().items())
     assert away > 0
     assert done.left == f"{away} tasks were not moved back: move: no task would go"
-    assert plant.plans == 9 + RETURNS
+    assert target.plans == 9 + RETURNS
 
 
 def test_refuses_a_bound_that_is_exceeded_already() -> None:
-    plant = FakePlant()
+    target = FakeTarget()
     with pytest.raises(InvalidInput, match="most_latency: latency is 10 ms, already above the bound of 5 ms"):
-        explore_live(plant, placements=1, hold_s=2.0, settle_s=0.0, limits=Limits(2, 0.005, reading_s=1.0))
-    assert plant.applied == []
+        explore_live(target, placements=1, hold_s=2.0, settle_s=0.0, limits=Limits(2, 0.005, reading_s=1.0))
+    assert target.applied == []

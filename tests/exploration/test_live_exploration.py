@@ -1,4 +1,4 @@
-"""A run of another process as a plant, and its exploration over the control socket."""
+"""A run of another process as a target, and its exploration over the control socket."""
 
 from pathlib import Path
 
@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
-from penstock.autopilot.control_target import Ended
+from penstock.autopilot.control_target import TargetEnded
 from penstock.exploration.guarded_exploration import Limits
-from penstock.exploration.live_exploration import AskedPlant, explore_run, machines_of
+from penstock.exploration.live_exploration import RemoteTarget, explore_run, machines_of
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import InvalidInput
 from penstock.model.files import save
@@ -23,17 +23,17 @@ APP = flow(1e5).application
 
 def test_reads_a_run_and_moves_its_tasks(tmp_path: Path) -> None:
     with Served(tmp_path) as served:
-        plant = AskedPlant(served.info, APP, TRIO)
-        assert plant.placement() == PLACEMENT
-        reading = plant.reading()
+        target = RemoteTarget(served.info, APP, TRIO)
+        assert target.placement() == PLACEMENT
+        reading = target.reading()
         assert reading.mean_s == pytest.approx(0.0051)
         assert (reading.count, reading.steady) == (512, True)
         assert reading.rates["in"] == 1234.0
         served.handle.move("split[1]", "m2/1")
-        assert not plant.reading().steady
+        assert not target.reading().steady
         served.handle.phase = "stopped"
-        with pytest.raises(Ended):
-            plant.placement()
+        with pytest.raises(TargetEnded):
+            target.placement()
 
 
 @pytest.mark.parametrize("told", [2, 1])
@@ -52,9 +52,9 @@ def test_explores_a_run_and_cuts_its_telemetry(tmp_path: Path, told: int) -> Non
         write_records(renamed, served.info.telemetry_path, "m0")
         out = tmp_path / "out"
         out.mkdir()
-        plant = AskedPlant(served.info, APP, TRIO)
+        target = RemoteTarget(served.info, APP, TRIO)
         index, done = explore_run(
-            served.info, plant, out, placements=2, hold_s=0.2, settle_s=0.2, window_s=0.2,
+            served.info, target, out, placements=2, hold_s=0.2, settle_s=0.2, window_s=0.2,
             limits=Limits(moves=6, reading_s=0.1), margin=0.1, flush_s=0.0,
         )  # fmt: skip
         assert (index.live, index.left, done.skipped) == (True, "", 0)
@@ -67,15 +67,15 @@ def test_explores_a_run_and_cuts_its_telemetry(tmp_path: Path, told: int) -> Non
 
 def test_refuses_a_run_whose_autopilot_is_on(tmp_path: Path) -> None:
     with Served(tmp_path) as served:
-        plant = AskedPlant(served.info, APP, TRIO)
-        plant.refuse_piloted()
+        target = RemoteTarget(served.info, APP, TRIO)
+        target.refuse_piloted()
         served.handle.autopilot = "stopped: a defect"
-        plant.refuse_piloted()
+        target.refuse_piloted()
         served.handle.autopilot = "local-search, observing"
         refused = rf"run: the autopilot of run {served.info.run} is on .* penstock autopilot off --run"
         with pytest.raises(InvalidInput, match=refused):
             explore_run(
-                served.info, plant, tmp_path, placements=1, hold_s=0.2, settle_s=0.0, window_s=0.2,
+                served.info, target, tmp_path, placements=1, hold_s=0.2, settle_s=0.0, window_s=0.2,
                 limits=Limits(moves=1), margin=0.1,
             )  # fmt: skip
         assert served.handle.applied == []
@@ -98,4 +98,4 @@ def test_knows_the_machines_of_a_run_only_where_its_folder_tells(tmp_path: Path)
 
 def test_refuses_an_application_that_is_not_the_runs(tmp_path: Path) -> None:
     with Served(tmp_path) as served, pytest.raises(InvalidInput, match="has other tasks than 'word-count'"):
-        AskedPlant(served.info, ps.application("word-count"), TRIO)
+        RemoteTarget(served.info, ps.application("word-count"), TRIO)

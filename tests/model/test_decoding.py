@@ -188,7 +188,7 @@ def test_a_model_file_whose_header_is_hostile_is_rejected(tmp_path: Path) -> Non
 @pytest.mark.parametrize("line", [b'{"type": "\xff"}', b"[" * DEEP])
 def test_torn_lines_are_passed_over(tmp_path: Path, line: bytes) -> None:
     (tmp_path / "decisions.jsonl").write_bytes(line + b"\n")
-    assert len(ledger.read(tmp_path / "decisions.jsonl").problems) == 1
+    assert len(ledger.read_ledger(tmp_path / "decisions.jsonl").problems) == 1
     log = tmp_path / "split.log"
     log.write_bytes(line + b"\n")
     split = SplitLog(log)

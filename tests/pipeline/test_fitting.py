@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from penstock.pipeline.fitting import FOLDS, Candidate, Rows, fit, fold_of, window_accuracies
+from penstock.pipeline.fitting import FOLDS, Candidate, Rows, assign_folds, fit, window_accuracies
 from penstock.pipeline.training import placements
 
 
@@ -17,7 +17,7 @@ def rows(places: int, windows: int = 3, each: int = 4, seed: int = 0, noise: flo
 
 def test_all_windows_of_a_placement_are_in_one_fold() -> None:
     made = rows(places=10)
-    folds = fold_of(made, np.random.default_rng(0))
+    folds = assign_folds(made, np.random.default_rng(0))
     assert set(folds.tolist()) == set(range(FOLDS))
     for place in range(10):
         assert len(set(folds[made.places == place].tolist())) == 1
@@ -25,7 +25,7 @@ def test_all_windows_of_a_placement_are_in_one_fold() -> None:
 
 def test_folds_are_blocks_of_windows_where_there_is_one_placement() -> None:
     made = rows(places=1, windows=12)
-    folds = fold_of(made, np.random.default_rng(0))
+    folds = assign_folds(made, np.random.default_rng(0))
     assert (np.diff(folds) >= 0).all()
     assert len(np.unique(folds)) == FOLDS
 
@@ -79,9 +79,9 @@ def test_accuracy_of_a_window_is_that_of_its_weighted_mean() -> None:
 
 
 def test_says_its_parameters_in_plain_words() -> None:
-    assert Candidate("mean").told() == {}
-    assert Candidate("linear", True).told() == {"label": "logarithm"}
-    assert Candidate("svr-rbf", False, 1.0, 0.2, 0.3).told() == {
+    assert Candidate("mean").parameters() == {}
+    assert Candidate("linear", True).parameters() == {"label": "logarithm"}
+    assert Candidate("svr-rbf", False, 1.0, 0.2, 0.3).parameters() == {
         "label": "seconds",
         "C": 1.0,
         "epsilon": 0.2,

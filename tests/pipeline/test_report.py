@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from penstock.model.errors import PenstockError
 from penstock.model.telemetry import RecordKind
 from penstock.pipeline.report import run_report
-from penstock.pipeline.reported import Report
+from penstock.pipeline.report_rows import Report
 from tests.pipeline.synthetic import CHANGE_S, FIRST_S, LAGS_S, RATE_TPS, SLOW, TASKS, Row, Synthetic, write_records
 
 pytestmark = pytest.mark.spark

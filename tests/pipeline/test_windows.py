@@ -12,7 +12,7 @@ from penstock.model.telemetry import Record
 from penstock.pipeline.clocks import clocks
 from penstock.pipeline.hops import hops
 from penstock.pipeline.ingest import record_schema
-from penstock.pipeline.windows import edge_windows, features, shares, starts, task_windows
+from penstock.pipeline.windows import compute_features, compute_shares, edge_windows, find_starts, task_windows
 from tests.pipeline.conftest import Steps
 from tests.pipeline.synthetic import BUSY, CAPACITY, CHANGE_S, END_S, TASKS, WORKERS, Synthetic
 
@@ -68,13 +68,13 @@ def same(found: DataFrame, expected: pd.DataFrame, keys: list[str]) -> None:
 def test_windows_are_as_pandas_makes_them(made: Steps, truth: Synthetic) -> None:
     start = min(root["due"] for root in truth.roots)
     own, passed = features_of(truth, start), hops_of(truth, start)
-    begun = starts(made.good, made.clocks).cache()
-    seen = features(made.good, made.clocks, begun, WINDOW_S).cache()
+    starts = find_starts(made.good, made.clocks).cache()
+    seen = compute_features(made.good, made.clocks, starts, WINDOW_S).cache()
     labels = passed.groupby(["window", "target", "target_machine"])["processing_s"].agg(["size", "mean"]).reset_index()
     labels.columns = pd.Index(["window", "task", "machine", "count", "processing_s"])
     tasks = labels.merge(own)
     tasks["component"] = tasks["task"].str.partition("[")[0]
-    found = task_windows(made.hops, seen, begun, WINDOW_S)
+    found = task_windows(made.hops, seen, starts, WINDOW_S)
     assert tuple(found.columns) == TASK_WINDOW
     same(found, tasks, ["window", "task"])
     changed = (CHANGE_S - start) // WINDOW_S
@@ -85,7 +85,7 @@ def test_windows_are_as_pandas_makes_them(made: Steps, truth: Synthetic) -> None
     pair = ["window", "stream", "source", "target"]
     counted = passed.groupby(pair).size().rename("tuples").reset_index()
     counted["share"] = counted["tuples"] / counted.groupby(["window", "stream"])["tuples"].transform("sum")
-    same(shares(made.hops, begun, WINDOW_S), counted, pair)
+    same(compute_shares(made.hops, starts, WINDOW_S), counted, pair)
 
     edges = (
         passed.groupby([*pair, "source_machine", "target_machine"])["transfer_s"].agg(["size", "mean"]).reset_index()
@@ -97,7 +97,7 @@ def test_windows_are_as_pandas_makes_them(made: Steps, truth: Synthetic) -> None
         names |= {"machine_load": f"{end}_machine_load", "used_cpu": f"{end}_used_cpu"}
         edges = edges.merge(own.drop(columns="colocated").rename(columns=names))
     edges["same_machine"] = (edges["source_machine"] == edges["target_machine"]).astype(float)
-    found = edge_windows(made.hops, seen, begun, WINDOW_S)
+    found = edge_windows(made.hops, seen, starts, WINDOW_S)
     assert tuple(found.columns) == EDGE_WINDOW
     same(found, edges, pair)
 
@@ -137,25 +137,25 @@ def test_a_window_says_what_its_task_and_machine_did(spark: SparkSession) -> Non
         hop(5, 11.0, 13.0, 0.2, "c[0]", ("m0/0", "m1/0")),
     ]
     good = spark.createDataFrame(rows, record_schema())
-    table, begun = clocks(good), starts(good, clocks(good))
+    table, starts = clocks(good), find_starts(good, clocks(good))
     made = hops(good, table)
-    seen = features(good, table, begun, 4.0)
+    seen = compute_features(good, table, starts, 4.0)
     alone = seen.where("machine is null").collect()
     assert [(row["window"], row["task"], row["task_load"]) for row in alone] == [(0, "c[0]", 9.5)]
-    tasks = task_windows(made, seen, begun, 4.0).orderBy("window", "task").collect()
+    tasks = task_windows(made, seen, starts, 4.0).orderBy("window", "task").collect()
     near = pytest.approx
     assert [tuple(row) for row in tasks] == [
         ("007", 0, "b", "b[0]", "m0", 2.0, 512.0, 5.0, 17.0, 2.0, near(0.6), 2, near(0.2)),
         ("007", 0, "b", "b[1]", "m1", None, None, 15.0, 22.5, 1.0, near(0.9), 1, near(0.2)),
         ("007", 1, "b", "b[1]", "m1", None, None, 1.0, 1.0, 0.0, None, 1, near(0.2)),
     ]
-    edges = edge_windows(made, seen, begun, 4.0).orderBy("window", "target").collect()
+    edges = edge_windows(made, seen, starts, 4.0).orderBy("window", "target").collect()
     columns = ("window", "target", "source_load", "target_machine_load", "same_machine", "count", "transfer_s")
     assert [tuple(row[name] for name in columns) for row in edges] == [
         (0, "b[0]", 10.0, 17.0, 1.0, 2, pytest.approx(0.5)),
         (0, "b[1]", 10.0, 22.5, 0.0, 1, pytest.approx(2.0)),
     ]
-    found = shares(made, begun, 4.0).orderBy("window", "target").collect()
+    found = compute_shares(made, starts, 4.0).orderBy("window", "target").collect()
     assert [(row["window"], row["target"], row["tuples"], row["share"]) for row in found] == [
         (0, "b[0]", 2, 0.5), (0, "b[1]", 1, 0.25), (0, "c[0]", 1, 0.25), (1, "b[1]", 1, 1.0),
     ]  # fmt: skip
@@ -171,7 +171,7 @@ def test_a_worker_that_was_there_for_a_part_of_a_window_used_its_machine_for_tha
         record("task", "m0/0", 14.0, task="a[0]", **told),
     ]
     good = spark.createDataFrame(rows, record_schema())
-    (row,) = features(good, clocks(good), starts(good, clocks(good)), 4.0).collect()
+    (row,) = compute_features(good, clocks(good), find_starts(good, clocks(good)), 4.0).collect()
     assert row["used_cpu"] == pytest.approx(0.25 + (0.2 + 0.4) / 4)
 
 

@@ -35,7 +35,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     gone: tuple[str, ...] = ()  # machines that do not respond
 
 
-def reading_of(
+def make_reading(
     status: Status,
     latency: Latency | None,
     at: float,
@@ -65,7 +65,7 @@ def reading_of(
     )
 
 
-class Ended(Exception):
+class TargetEnded(Exception):
     """The target has ended, or is about to: changes are no longer possible."""
 
 
@@ -92,7 +92,7 @@ class ControlTarget(Protocol):
         ...
 
     def wait(self, seconds: float) -> None:
-        """Advance time; raises `Ended` if the target ends."""
+        """Advance time; raises `TargetEnded` if the target ends."""
         ...
 
     def placement(self) -> dict[str, str]:
@@ -108,5 +108,5 @@ class ControlTarget(Protocol):
         ...
 
     def apply(self, plan: Plan) -> list[Outcome]:
-        """Move the tasks whose slots differ in a plan, and return when they run there; raises `Ended` if it ended."""
+        """Move the tasks whose slots differ in a plan, and return when they run there; raises `TargetEnded`."""
         ...

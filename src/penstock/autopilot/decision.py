@@ -5,7 +5,7 @@ from statistics import fmean
 from penstock.autopilot.control_target import Reading
 from penstock.autopilot.guard import latencies
 from penstock.autopilot.ledger import Decision, Inputs
-from penstock.autopilot.proposal import Proposal, Propose
+from penstock.autopilot.proposal import Proposal, Proposer
 from penstock.model.cluster import Cluster
 from penstock.model.topology import Application
 
@@ -16,7 +16,7 @@ def decide(
     application: Application,
     cluster: Cluster,
     inputs: Inputs,
-    propose: Propose,
+    propose: Proposer,
     *,
     number: int,
     at: float,
@@ -32,7 +32,7 @@ def decide(
     before_s = fmean(latencies(inputs.readings))
     cost_s = guard.cost_s(proposal.weights, inputs.held_s)
     refused = proposal.problem or guard.refusal(proposal.gain, len(proposal.moves), before_s, cost_s)
-    allowed = f"predicted gain {proposal.gain:.1%}, {counted(len(proposal.moves), 'move')}"
+    allowed = f"predicted gain {proposal.gain:.1%}, {format_count(len(proposal.moves), 'move')}"
     return Decision(
         number=number,
         at=at,
@@ -51,7 +51,7 @@ def decide(
     )
 
 
-def offered(application: Application, readings: list[Reading]) -> dict[str, float]:
+def estimate_offered_rates(application: Application, readings: list[Reading]) -> dict[str, float]:
     """Return the rate offered to each source: emitted, or declared if the source was blocked and that is higher.
 
     A blocked source emits less than arrives at it.
@@ -64,6 +64,6 @@ def offered(application: Application, readings: list[Reading]) -> dict[str, floa
     return found
 
 
-def counted(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """Format a count with its noun: `1 move`, `2 moves`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -45,7 +45,7 @@ class Opening(Record, frozen=True, tag="opening"):
     cluster: Cluster
 
 
-class Seen(Record, frozen=True, tag="reading"):
+class ReadingRecord(Record, frozen=True, tag="reading"):
     """A reading."""
 
     reading: Reading
@@ -59,7 +59,7 @@ class Swap(Record, frozen=True, tag="swap"):
     model: str = ""  # file of latency models
 
 
-class Step(msgspec.Struct, frozen=True):
+class TaskMove(msgspec.Struct, frozen=True):
     """Move of a task from one slot to another."""
 
     task: str
@@ -102,7 +102,7 @@ class Decision(Record, frozen=True, tag="decision"):
     time: str  # of day, ISO 8601
     inputs: Inputs
     alternatives: list[Alternative]
-    moves: list[Step]
+    moves: list[TaskMove]
     gain: float  # predicted, relative
     acts: bool  # the guard allows it
     reason: str
@@ -126,7 +126,7 @@ class Outcome(Record, frozen=True, tag="outcome"):
     in_force_s: float = 0.0  # from the change until it was judged or rolled back
 
 
-Line = Opening | Seen | Swap | Decision | Outcome
+Line = Opening | ReadingRecord | Swap | Decision | Outcome
 
 
 class Ledger:
@@ -139,7 +139,7 @@ class Ledger:
         self._opening: Opening | None = None
         self._last: Episode | None = None
         if path is not None and path.exists():
-            for line in read(path).lines:
+            for line in read_ledger(path).lines:
                 self._note(line)
 
     @property
@@ -186,7 +186,7 @@ def _append(path: Path, line: bytes) -> None:
 
 
 @dataclass(frozen=True)
-class Book:
+class LedgerContents:
     """The contents of a ledger."""
 
     lines: Sequence[Line]
@@ -213,7 +213,7 @@ class Book:
     @property
     def readings(self) -> list[Reading]:
         """All readings, in order."""
-        return [line.reading for line in self.lines if isinstance(line, Seen)]
+        return [line.reading for line in self.lines if isinstance(line, ReadingRecord)]
 
 
 @dataclass
@@ -233,7 +233,7 @@ class Episode:
         return self.outcome.verdict
 
 
-def told(episode: Episode) -> str:
+def describe_episode(episode: Episode) -> str:
     """Describe a decision and its outcome in one line."""
     decision, outcome = episode.decision, episode.outcome
     text = f"decision {decision.number} by {decision.inputs.policy}: {episode.verdict}"
@@ -246,7 +246,7 @@ def told(episode: Episode) -> str:
     return text + (f"; {outcome.note}" if outcome.note else "")
 
 
-def read(path: Path) -> Book:
+def read_ledger(path: Path) -> LedgerContents:
     """Read a ledger; incomplete lines are skipped and reported."""
     try:
         data = path.read_bytes()
@@ -266,4 +266,4 @@ def read(path: Path) -> Book:
             lines.append(decode(text))
         except Undecodable as error:
             problems.append(f"{path}: line {number} is incomplete or not a ledger record, skipped: {error}")
-    return Book(lines, problems)
+    return LedgerContents(lines, problems)

@@ -2,8 +2,8 @@
 
 from time import monotonic
 
-from penstock.autopilot.control_target import GOING, Ended, Reading, reading_of
-from penstock.autopilot.task_counts import Counts, processed_by
+from penstock.autopilot.control_target import GOING, Reading, TargetEnded, make_reading
+from penstock.autopilot.task_counts import TaskCounts, processed_by
 from penstock.model.cluster import Cluster
 from penstock.model.plan import Plan, PlannedRoute
 from penstock.model.status import Status
@@ -20,7 +20,7 @@ class LiveTarget:
         self._began = monotonic() - run.status().seconds
         self._read = self.now()
         self._placement = self.placement()
-        self._counts = Counts()
+        self._counts = TaskCounts()
         self._counts.take(self._read, processed_by(run.status()))
 
     @property
@@ -63,7 +63,7 @@ class LiveTarget:
         moved = status.placement != self._placement
         self._placement = dict(status.placement)
         tasks = self._counts.take(now, processed_by(status))
-        return reading_of(status, latency, now, seconds, moved, tasks)
+        return make_reading(status, latency, now, seconds, moved, tasks)
 
     def apply(self, plan: Plan) -> list[Outcome]:
         """Move the tasks whose slots differ in a plan."""
@@ -76,4 +76,4 @@ class LiveTarget:
     @staticmethod
     def _refuse_ended(status: Status) -> None:
         if status.phase not in GOING:
-            raise Ended
+            raise TargetEnded

@@ -24,7 +24,7 @@ class Stage(StrEnum):
     COMPLETE = "complete"
     EXCEEDED = "exceeded"  # two consecutive readings beyond the bound
     VOID = "void"  # the target failed or recovered
-    MEDDLED = "meddled"  # somebody else has moved tasks
+    INTERFERED = "interfered"  # somebody else has moved tasks
 
 
 class Measurement:
@@ -51,7 +51,7 @@ class Measurement:
         if reading.epoch != self._epoch or not reading.steady:
             self.stage = Stage.VOID
         elif placement != self._placement:
-            self.stage = Stage.MEDDLED
+            self.stage = Stage.INTERFERED
         elif self._exceeds(reading):
             self.stage = Stage.EXCEEDED
         elif self.stage is Stage.SETTLING:
@@ -64,7 +64,7 @@ class Measurement:
 
     def verdict(self) -> tuple[str, str]:
         """Return the verdict on the change and its reason."""
-        if self.stage is Stage.MEDDLED:
+        if self.stage is Stage.INTERFERED:
             return "void", "tasks were moved during the measurement, by somebody else or by a recovery"
         if self.stage is Stage.VOID:
             return "void", f"the run failed or recovered in every measurement, or for {self._guard.deadline_s:g} s"

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
 from penstock.autopilot.guard import Guard
 from penstock.autopilot.ledger import LEDGER, UNFINISHED, Ledger, Outcome, Swap
-from penstock.autopilot.proposal import foreign
-from penstock.autopilot.rollback import DRIVER_ENDED
+from penstock.autopilot.moves import DRIVER_ENDED
+from penstock.autopilot.proposal import find_foreign_cluster
 from penstock.estimate.latency_models import load_models
 from penstock.model.cluster import Cluster
 from penstock.model.errors import PenstockError, member
@@ -36,12 +36,10 @@ class Pilot:
         run: "Run",
         settings: AutopilotSettings | None = None,
         guard: Guard | None = None,
-        ledger: Ledger | None = None,
     ) -> None:
         self._run = run
         self._settings = settings or AutopilotSettings(policy=None)
         self._guard = guard or Guard()
-        self._ledger = ledger
         self._lock = Lock()  # guards what follows
         self._autopilot: Autopilot | None = None
         self._thread: Thread | None = None
@@ -98,23 +96,23 @@ class Pilot:
         wanted = self._settings.policy if policy is None else policy
         if wanted not in (None, "off"):
             quiet = self._settings.shadow if shadow is None else shadow
-            self._begin(replace(self._settings, policy=wanted, shadow=quiet))
+            self._start(replace(self._settings, policy=wanted, shadow=quiet))
 
-    def _begin(self, settings: AutopilotSettings) -> None:
+    def _start(self, settings: AutopilotSettings) -> None:
         from penstock.autopilot.live_target import LiveTarget
 
         self._problem = ""
-        ledger = self._ledger or Ledger(self._run.folder / LEDGER)
-        plant = LiveTarget(self._run)
-        tell = self._run.say
+        ledger = Ledger(self._run.folder / LEDGER)
+        target = LiveTarget(self._run)
+        report = self._run.say
         self._autopilot = Autopilot(
-            plant, settings, guard=self._guard, ledger=ledger, tell=tell, run=self._run.folder.name
+            target, settings, guard=self._guard, ledger=ledger, report=report, run=self._run.folder.name
         )
-        ledger.append(Swap(at=plant.now(), policy=settings.policy, shadow=settings.shadow, model=settings.model))
-        self._thread = Thread(target=self._lead, args=(self._autopilot,), name="penstock autopilot", daemon=True)
+        ledger.append(Swap(at=target.now(), policy=settings.policy, shadow=settings.shadow, model=settings.model))
+        self._thread = Thread(target=self._run_loop, args=(self._autopilot,), name="penstock autopilot", daemon=True)
         self._thread.start()
 
-    def _lead(self, autopilot: Autopilot) -> None:
+    def _run_loop(self, autopilot: Autopilot) -> None:
         try:
             autopilot.run()
         except PenstockError as problem:
@@ -156,7 +154,7 @@ def caution(policy: str | None, model: str, objective: str | None = None, cluste
     if policy is None:
         return ""
     if model:
-        return "" if cluster is None else foreign(model, cluster)
+        return "" if cluster is None else find_foreign_cluster(model, cluster)
     if policy.partition(":")[0] not in PREDICTIVE:
         return ""
     goal = member("objective", Objective, objective or Objective.DELAY)

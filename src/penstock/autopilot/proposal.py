@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from penstock.autopilot.ledger import Alternative, Inputs, Step
-from penstock.autopilot.smallest_change import ENOUGH, Stop, nearest, shortest, way
+from penstock.autopilot.ledger import Alternative, Inputs, TaskMove
+from penstock.autopilot.smallest_change import ENOUGH, Waypoint, choose_waypoint, find_nearest, order_moves
 from penstock.estimate.evaluator import UNSUSTAINED
 from penstock.estimate.latency import LatencyModel, LatencyModels, Loads, load_models
 from penstock.model.cluster import Cluster, machine_of
@@ -30,7 +30,7 @@ from penstock.planning.planner import Planner
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """A possible change and its predicted effect."""
 
-    moves: list[Step] = []
+    moves: list[TaskMove] = []
     weights: list[float] = []  # tuples that each moved task processes per source tuple
     gain: float = 0.0  # relative
     predicted_s: float | None = None  # latency afterwards
@@ -39,7 +39,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     caution: str = ""  # why the prediction may be wrong
 
 
-Propose = Callable[[Application, Cluster, Inputs], Proposal]
+Proposer = Callable[[Application, Cluster, Inputs], Proposal]
 """A function that proposes changes: normally a policy, in tests a fake."""
 
 
@@ -47,34 +47,34 @@ class NoRoute(PenstockError):
     """A placement with streams that have no route through the network."""
 
 
-def by_policy(application: Application, cluster: Cluster, inputs: Inputs) -> Proposal:
+def propose_with_policy(application: Application, cluster: Cluster, inputs: Inputs) -> Proposal:
     """Propose with the policy named in the inputs."""
     planner = planner_for(application, cluster, inputs)
     decided = planner.decide(inputs.policy)
     if isinstance(decided.result, Infeasible):
         return Proposal(problem=f"{inputs.policy} found no placement: {decided.result.reason}")
-    now = slots_of(inputs.placement, cluster)
+    now = slot_numbers(inputs.placement, cluster)
     asked = np.array(decided.result.slots, dtype=now.dtype)
     evaluate = planner.view.evaluate
     assert evaluate is not None, "a planner's view always has one"
     uneven = planner.latency is not None and bool(_seen(inputs))
     wanted = _without_gone(asked, now, cluster, inputs)
-    near = nearest(planner.view, evaluate, now, wanted, loss=1 - ENOUGH if uneven else 0.0)
-    stops = way(evaluate, now, near, inputs.guard.max_moves)
-    chosen = shortest(stops)
+    near = find_nearest(planner.view, evaluate, now, wanted, loss=1 - ENOUGH if uneven else 0.0)
+    stops = order_moves(evaluate, now, near, inputs.guard.max_moves)
+    chosen = choose_waypoint(stops)
     moves = list(chosen.tasks)
     reached = now.copy()
     reached[moves] = near[moves]
     names = list(inputs.placement)
     whole = float(evaluate(asked[None].astype(np.int32))[0])
-    ways = [Stop(tuple(np.flatnonzero(asked != now)), whole), *stops[1:]]
-    alternatives = [_alternative("stay", Stop((), stops[0].score), stops[0], planner, chosen)]
+    ways = [Waypoint(tuple(np.flatnonzero(asked != now)), whole), *stops[1:]]
+    alternatives = [_alternative("stay", Waypoint((), stops[0].score), stops[0], planner, chosen)]
     alternatives += [
         _alternative(inputs.policy if stop is ways[0] else "best part", stop, stops[0], planner, chosen)
         for stop in ways
     ]
     return Proposal(
-        moves=[Step(names[t], cluster.slot_names[now[t]], cluster.slot_names[near[t]]) for t in moves],
+        moves=[TaskMove(names[t], cluster.slot_names[now[t]], cluster.slot_names[near[t]]) for t in moves],
         weights=[float(weight) for weight in _weights(planner)[moves]],
         gain=gain(planner, stops[0].score, chosen.score),
         predicted_s=-chosen.score if inputs.model and chosen.score > UNSUSTAINED / 2 else None,
@@ -92,11 +92,11 @@ def planner_for(application: Application, cluster: Cluster, inputs: Inputs) -> P
     latency = None
     if inputs.model:
         instance = Instance(loaded, cluster)
-        latency = LatencyModel(instance, _models(inputs.model, _age(inputs.model)), loads_of(instance, inputs))
+        latency = LatencyModel(instance, _models(inputs.model, _age(inputs.model)), observed_loads(instance, inputs))
     return Planner(loaded, cluster, inputs.objective, inputs.seed, latency=latency)
 
 
-def loads_of(instance: Instance, inputs: Inputs) -> Loads:
+def observed_loads(instance: Instance, inputs: Inputs) -> Loads:
     """Return what tasks processed in the last minutes, scaled to the rate that is offered now.
 
     Components without any tuples yet have their declared load, and so have all before the first readings.
@@ -133,7 +133,7 @@ def _models(path: str, _: int) -> LatencyModels:
     return load_models(path)
 
 
-def foreign(path: str, cluster: Cluster) -> str:
+def find_foreign_cluster(path: str, cluster: Cluster) -> str:
     """Return a caution if models were trained on another cluster; empty if the file can no longer be read."""
     try:
         return _models(path, _age(path)).foreign(cluster)
@@ -162,13 +162,13 @@ def gain(planner: Planner, now: float, then: float) -> float:
     return (then - now) / abs(now) if now else float(then > now)
 
 
-def slots_of(placement: Mapping[str, str], cluster: Cluster) -> Ints:
+def slot_numbers(placement: Mapping[str, str], cluster: Cluster) -> Ints:
     """Return the slot of every task as a number."""
     number = {name: slot for slot, name in enumerate(cluster.slot_names)}
     return np.array([number[slot] for slot in placement.values()], dtype=np.int64)
 
 
-def plan_of(
+def make_plan(
     application: Application,
     cluster: Cluster,
     placement: Mapping[str, str],
@@ -179,7 +179,7 @@ def plan_of(
     by: tuple[PlannedRoute, ...] = (),
 ) -> Plan:
     """Return a placement by names as a plan; if the network is routed, with the routes `by`, or the widest."""
-    slots = slots_of(placement, cluster)
+    slots = slot_numbers(placement, cluster)
     routes: Mapping[Hop, tuple[int, ...]] = {}
     if cluster.routed and not by:
         instance = Instance(application, cluster)
@@ -207,7 +207,7 @@ def _without_gone(wanted: Ints, now: Ints, cluster: Cluster, inputs: Inputs) -> 
     return np.where(np.array(lost)[wanted], now, wanted)
 
 
-def _alternative(name: str, stop: Stop, stay: Stop, planner: Planner, chosen: Stop) -> Alternative:
+def _alternative(name: str, stop: Waypoint, stay: Waypoint, planner: Planner, chosen: Waypoint) -> Alternative:
     score = stop.score if np.isfinite(stop.score) else None
     better = gain(planner, stay.score, stop.score)
     same = stop == chosen

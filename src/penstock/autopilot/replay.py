@@ -8,11 +8,11 @@ import msgspec
 
 from penstock.autopilot.decision import decide
 from penstock.autopilot.ledger import Decision, Episode
-from penstock.autopilot.proposal import Propose, by_policy, checksum
+from penstock.autopilot.proposal import checksum, propose_with_policy
 from penstock.policies.registry import placement_policy
 
 
-def replay(episode: Episode, policy: str | None = None, propose: Propose = by_policy) -> Decision:
+def replay(episode: Episode, policy: str | None = None) -> Decision:
     """Return the decision of a policy on an episode's inputs; None: the original policy."""
     was = episode.decision
     if policy is not None:
@@ -23,7 +23,7 @@ def replay(episode: Episode, policy: str | None = None, propose: Propose = by_po
         opening.application,
         opening.cluster,
         inputs,
-        propose,
+        propose_with_policy,
         number=was.number,
         at=was.at,
         time=was.time,

@@ -19,14 +19,14 @@ SAME = 1e-9  # relative difference of scores that are equal
 ENOUGH = 0.95  # of the maximum gain, which is accepted for fewer moves
 
 
-class Stop(NamedTuple):
+class Waypoint(NamedTuple):
     """A placement between the current one and the wanted one."""
 
     tasks: tuple[int, ...]  # that have moved
     score: float
 
 
-def nearest(view: PlacementView, evaluate: Evaluate, now: Ints, wanted: Ints, loss: float = 0.0) -> Ints:
+def find_nearest(view: PlacementView, evaluate: Evaluate, now: Ints, wanted: Ints, loss: float = 0.0) -> Ints:
     """Return a placement with the score of `wanted`, and as few moves from `now` as exchanging names allows.
 
     loss: share of the gain of `wanted` that may be lost by that.
@@ -48,11 +48,11 @@ def _least(evaluate: Evaluate, now: Ints, wanted: Ints, loss: float) -> float:
     return top - max(SAME * abs(top), loss * gained)
 
 
-def way(evaluate: Evaluate, now: Ints, wanted: Ints, most: int) -> list[Stop]:
+def order_moves(evaluate: Evaluate, now: Ints, wanted: Ints, most: int) -> list[Waypoint]:
     """Return the placements from `now` towards a wanted one, each time with the move that gains most."""
     left = [int(task) for task in np.flatnonzero(now != wanted)]
     here = now.copy()
-    stops = [Stop((), float(evaluate(here[None].astype(np.int32))[0]))]
+    stops = [Waypoint((), float(evaluate(here[None].astype(np.int32))[0]))]
     for _ in range(min(most, len(left))):
         tried = np.repeat(here[None], len(left), axis=0)
         tried[np.arange(len(left)), left] = wanted[left]
@@ -60,11 +60,11 @@ def way(evaluate: Evaluate, now: Ints, wanted: Ints, most: int) -> list[Stop]:
         first = int(np.argmax(scores))
         task = left.pop(first)
         here[task] = wanted[task]
-        stops.append(Stop((*stops[-1].tasks, task), float(scores[first])))
+        stops.append(Waypoint((*stops[-1].tasks, task), float(scores[first])))
     return stops
 
 
-def shortest(stops: list[Stop]) -> Stop:
+def choose_waypoint(stops: list[Waypoint]) -> Waypoint:
     """Return the first placement that has nearly the maximum gain."""
     start, best = stops[0].score, max(stop.score for stop in stops)
     if not best > start:

@@ -17,7 +17,7 @@ class _Count(NamedTuple):
     processed: dict[str, float]  # by task, since its start
 
 
-class Counts:
+class TaskCounts:
     """What tasks had processed at each of the last readings."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Counts:
 
         Returns nothing if there is no earlier count. Time in which the target stood still counts for all tasks.
         """
-        if self._taken and not self._goes_on(processed):
+        if self._taken and not self._is_continued(processed):
             self._taken.clear()
         self._taken.append(_Count(at, dict(processed)))
         while self._taken[0].at < at - RECENT_S and len(self._taken) > 2:
@@ -39,7 +39,7 @@ class Counts:
             return {}
         return {task: _rounded((count - first.processed[task]) / seconds) for task, count in processed.items()}
 
-    def _goes_on(self, processed: Mapping[str, float]) -> bool:
+    def _is_continued(self, processed: Mapping[str, float]) -> bool:
         """Whether these are counts of the same tasks, none of them reset."""
         last = self._taken[-1].processed
         return last.keys() == processed.keys() and all(processed[task] >= count for task, count in last.items())

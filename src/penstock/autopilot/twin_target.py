@@ -3,7 +3,7 @@
 import numpy as np
 
 from penstock.autopilot.control_target import Reading
-from penstock.autopilot.task_counts import Counts
+from penstock.autopilot.task_counts import TaskCounts
 from penstock.model.plan import Plan, PlannedRoute, to_placement
 from penstock.model.taskgraph import task_names
 from penstock.runtime.handle import Outcome
@@ -23,7 +23,7 @@ class TwinTarget:
         self._move_s = twin.costs.move_s
         self._unread: list[TwinSpan] = []
         self._processed = np.zeros(len(self._names))  # by task, so far
-        self._counts = Counts()
+        self._counts = TaskCounts()
         self._counts.take(run.now, self._so_far())
         self._epoch = 0
         self._gone: set[str] = set()

@@ -4,6 +4,6 @@
 has the dataflows that measure what an application's own telemetry does not contain; `calibrator` combines the results.
 """
 
-from penstock.calibration.findings import Calibration, Left, Measured
+from penstock.calibration.findings import Calibration, Measured, Unmeasured
 
-__all__ = ["Calibration", "Left", "Measured"]
+__all__ = ["Calibration", "Measured", "Unmeasured"]

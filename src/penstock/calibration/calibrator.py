@@ -13,19 +13,19 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from penstock.api.dataflow import Dataflow
-from penstock.calibration.components import Parts, measure_parts
+from penstock.calibration.components import MeasuredComponents, measure_components
 from penstock.calibration.engine import measure_engine
-from penstock.calibration.findings import Calibration, Left, Measured
+from penstock.calibration.findings import Calibration, Measured, Unmeasured
 from penstock.calibration.network import (
     MILLISECOND,
     VARIATION,
-    Found,
-    as_means,
+    MeasuredNetwork,
+    convert_to_means,
     measure_network,
     measure_variation,
 )
-from penstock.calibration.observation import Observed, observe
-from penstock.calibration.probe import Probed, Site, probe
+from penstock.calibration.observation import RunSummary, summarise_run
+from penstock.calibration.probe import ProbeResults, ProbeSite, probe
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.costs import Costs
 from penstock.model.errors import InvalidInput
@@ -40,7 +40,7 @@ from penstock.startup.start import start
 
 SAMPLE_TPS = 100.0  # tuples traced per second, per source task, in our own run
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Calibrator:
     slots: int | None = None  # worker processes if nothing is emulated
     probes: bool = True  # whether to run probes
     settle_s: float = 2.0  # at the start of a run, which do not count
-    say: Say = lambda _: None  # called with the name of each step
+    report: Report = lambda _: None  # called with the name of each step
 
     def run(self, info: RunInfo, application: Application, cluster: Cluster | None) -> Calibration:
         """Calibrate from a run's telemetry; `cluster` is the emulated one, None: nothing is emulated."""
@@ -59,8 +59,8 @@ class Calibrator:
         slots = self.slots or config.execution.slots
         workers = len(cluster.machines) if cluster is not None else slots or os.cpu_count() or 1
         with self._session(workers) as spark, TemporaryDirectory(prefix="penstock-") as folder:
-            self.say(f"reading {info.telemetry_path}")
-            observed = observe(spark, info.telemetry_path, info.run, self.settle_s)
+            self.report(f"reading {info.telemetry_path}")
+            observed = summarise_run(spark, info.telemetry_path, info.run, self.settle_s)
             found = cluster or seen_cluster(observed)
             if self.probes and cluster is None:
                 found = self._discovered(spark, slots)
@@ -90,7 +90,7 @@ class Calibrator:
         workers = len(emulate.machines) if emulate is not None else self.slots or os.cpu_count() or 1
         with self._session(workers) as spark, TemporaryDirectory(prefix="penstock-") as folder:
             cluster = emulate or self._discovered(spark, self.slots)
-            self.say(f"running {flow.name} for {seconds:g} s")
+            self.report(f"running {flow.name} for {seconds:g} s")
             with start(
                 flow,
                 config=RunConfig(
@@ -102,7 +102,7 @@ class Calibrator:
                 runs=folder,
             ) as run:
                 run.wait(seconds)
-            observed = observe(spark, run.info.telemetry_path, settle_s=self.settle_s)
+            observed = summarise_run(spark, run.info.telemetry_path, settle_s=self.settle_s)
             probed = probe(self._site(spark, cluster, emulate is not None, Path(folder))) if self.probes else None
         return combine(flow.application, cluster, observed, probed)
 
@@ -118,24 +118,24 @@ class Calibrator:
         workers = slots or (os.cpu_count() or 1 if is_local(spark) else 1)
         return discover(need_cores(spark, workers), is_local(spark), slots)
 
-    def _site(self, spark: SparkSession, cluster: Cluster, emulated: bool, folder: Path) -> Site:
-        return Site(spark, cluster, emulated, self.master, self.slots, folder, self.say)
+    def _site(self, spark: SparkSession, cluster: Cluster, emulated: bool, folder: Path) -> ProbeSite:
+        return ProbeSite(spark, cluster, emulated, self.master, self.slots, folder, self.report)
 
 
 def combine(
     application: Application,
     cluster: Cluster,
-    observed: Observed,
-    probed: Probed | None,
+    observed: RunSummary,
+    probed: ProbeResults | None,
     *,
     window: int | None = None,
     in_flight: int | None = None,
 ) -> Calibration:
     """Combine the measurements of a run and of probes."""
     measured: list[Measured] = []
-    left: list[Left] = []
+    left: list[Unmeasured] = []
     engine, of_engine = _engine(observed, probed, left)
-    parts = measure_parts(application, cluster, observed, engine, 0.0 if probed is None else probed.idle)
+    parts = measure_components(application, cluster, observed, engine, 0.0 if probed is None else probed.idle)
     measured += parts.measured
     delay_variation = _variation(cluster, observed, probed, measured, left)
     network = _network(cluster, observed, probed, delay_variation)
@@ -163,7 +163,7 @@ def combine(
     )
 
 
-def seen_cluster(observed: Observed) -> Cluster:
+def seen_cluster(observed: RunSummary) -> Cluster:
     """Describe the machines in a run's telemetry: one slot per worker, with the capacity that it reports.
 
     A machine without a reported capacity has one core per worker, and unlimited memory.
@@ -178,7 +178,7 @@ def seen_cluster(observed: Observed) -> Cluster:
     return Cluster(name="spark", machines=tuple(machines))
 
 
-def _applied(application: Application, costs: Costs, parts: Parts) -> Application:
+def _applied(application: Application, costs: Costs, parts: MeasuredComponents) -> Application:
     """Return an application with measured costs, and measured rates if all sources have one."""
     applied = costs.applied(application)
     known = {source.name: parts.rates.get(source.name) for source in application.sources}
@@ -186,17 +186,21 @@ def _applied(application: Application, costs: Costs, parts: Parts) -> Applicatio
     return msgspec.structs.replace(applied, rate_tps=rates) if len(rates) == len(known) else applied
 
 
-def _engine(observed: Observed, probed: Probed | None, left: list[Left]) -> tuple[Costs, list[Measured]]:
+def _engine(observed: RunSummary, probed: ProbeResults | None, left: list[Unmeasured]) -> tuple[Costs, list[Measured]]:
     if observed.emulated:
-        left.append(Left(what="the engine's own costs", why="on emulated machines they belong to the host and are 0"))
+        left.append(
+            Unmeasured(what="the engine's own costs", why="on emulated machines they belong to the host and are 0")
+        )
         return Costs(), []
     if probed is None or not probed.worked:
-        left.append(Left(what="the engine's own costs", why="no probe was run; they are included in the components'"))
+        left.append(
+            Unmeasured(what="the engine's own costs", why="no probe was run; they are included in the components'")
+        )
         return Costs(), []
     return measure_engine(probed.worked)
 
 
-def _network(cluster: Cluster, observed: Observed, probed: Probed | None, variation: float) -> Found:
+def _network(cluster: Cluster, observed: RunSummary, probed: ProbeResults | None, variation: float) -> MeasuredNetwork:
     """Return the cluster with its measured network; real machines' slots are processes of unknown bandwidth.
 
     A probe's times are medians, a twin's delays are means.
@@ -206,7 +210,7 @@ def _network(cluster: Cluster, observed: Observed, probed: Probed | None, variat
         cluster = msgspec.structs.replace(cluster, machines=machines)
     if probed is None:
         return _network_without_probe(cluster, observed)
-    sent = as_means(cluster, probed.sent, variation, probed.routes)
+    sent = convert_to_means(cluster, probed.sent, variation, probed.routes)
     found = measure_network(cluster, sent, probed.routes)
     if observed.emulated:
         return found
@@ -214,10 +218,10 @@ def _network(cluster: Cluster, observed: Observed, probed: Probed | None, variat
     measured = [one for one in found.measured if not one.what.startswith("bandwidth")]
     left = [one for one in found.left if not one.what.startswith("bandwidth")]
     kept = msgspec.structs.replace(found.cluster, machines=cluster.machines)
-    return Found(kept, measured, [*left, Left(what="bandwidth", why=why)])
+    return MeasuredNetwork(kept, measured, [*left, Unmeasured(what="bandwidth", why=why)])
 
 
-def _network_without_probe(cluster: Cluster, observed: Observed) -> Found:
+def _network_without_probe(cluster: Cluster, observed: RunSummary) -> MeasuredNetwork:
     """Return the delay between machines from the application's fastest hops; other figures stay as described."""
     rows = observed.ways.assign(
         here=observed.ways["source_worker"].str.partition("/")[0],
@@ -225,11 +229,11 @@ def _network_without_probe(cluster: Cluster, observed: Observed) -> Found:
     )
     rows = rows[rows["here"] != rows["there"]]
     why = "an application's frames contain several tuples that wait for each other; omit --no-probe to measure it"
-    left = [Left(what="bandwidths, and delays within machines", why=why)]
+    left = [Unmeasured(what="bandwidths, and delays within machines", why=why)]
     hosts = {machine.name: machine.host or machine.name for machine in cluster.machines}
     rows = rows[rows["here"].map(hosts) != rows["there"].map(hosts)]
     if cluster.routed or not len(rows):
-        return Found(cluster, [], [Left(what="delays between machines", why=why), *left])
+        return MeasuredNetwork(cluster, [], [Unmeasured(what="delays between machines", why=why), *left])
     lowest = rows.groupby(["here", "there"])["low"].min()
     delay = max(0.0, float(lowest.median()))
     distances = msgspec.structs.replace(cluster.distances, other_host_ms=delay / MILLISECOND)
@@ -241,31 +245,35 @@ def _network_without_probe(cluster: Cluster, observed: Observed) -> Found:
         count=int(rows["count"].sum()),
         described=cluster.distances.other_host_ms * MILLISECOND,
     )
-    return Found(msgspec.structs.replace(cluster, distances=distances), [measured], left)
+    return MeasuredNetwork(msgspec.structs.replace(cluster, distances=distances), [measured], left)
 
 
 def _variation(
-    cluster: Cluster, observed: Observed, probed: Probed | None, measured: list[Measured], left: list[Left]
+    cluster: Cluster,
+    observed: RunSummary,
+    probed: ProbeResults | None,
+    measured: list[Measured],
+    left: list[Unmeasured],
 ) -> float:
     """Return the variation of delays between machines, if the network causes it."""
     if observed.emulated:
         why = "on emulated machines delays are constant, and any variation comes from the host"
-        left.append(Left(what=VARIATION, why=why))
+        left.append(Unmeasured(what=VARIATION, why=why))
         return 0.0
     if probed is None:
-        left.append(Left(what=VARIATION, why="no probe was run, and an application's tuples wait for each other"))
+        left.append(Unmeasured(what=VARIATION, why="no probe was run, and an application's tuples wait for each other"))
         return 0.0
     found = measure_variation(cluster, probed.sent, probed.routes)
-    if isinstance(found, Left):
+    if isinstance(found, Unmeasured):
         left.append(found)
         return 0.0
     measured.append(found)
     return found.value
 
 
-def _moves(probed: Probed | None, measured: list[Measured], left: list[Left]) -> float:
+def _moves(probed: ProbeResults | None, measured: list[Measured], left: list[Unmeasured]) -> float:
     if probed is None or not probed.moves:
-        left.append(Left(what="duration of a move", why="no task was moved"))
+        left.append(Unmeasured(what="duration of a move", why="no task was moved"))
         return 0.0
     value = median(probed.moves)
     spread = pstdev(probed.moves)
@@ -273,13 +281,13 @@ def _moves(probed: Probed | None, measured: list[Measured], left: list[Left]) ->
     return value
 
 
-def _never(observed: Observed) -> list[Left]:
+def _never(observed: RunSummary) -> list[Unmeasured]:
     """Return what is not measured by any calibration."""
     if observed.emulated:
         why = "emulated machines are as described; costs are relative to that"
-        return [Left(what="cores, speeds and memory of machines", why=why)]
+        return [Unmeasured(what="cores, speeds and memory of machines", why=why)]
     return [
-        Left(what="speeds of machines", why="every core counts as one of speed 1; costs are relative to that"),
-        Left(what="cores and memory of machines", why="as reported by the run's workers"),
-        Left(what="bytes of a frame", why="frames of traced tuples have additional fields"),
+        Unmeasured(what="speeds of machines", why="every core counts as one of speed 1; costs are relative to that"),
+        Unmeasured(what="cores and memory of machines", why="as reported by the run's workers"),
+        Unmeasured(what="bytes of a frame", why="frames of traced tuples have additional fields"),
     ]

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from penstock.calibration.findings import Left, Measured
-from penstock.calibration.observation import Observed, process_seconds
+from penstock.calibration.findings import Measured, Unmeasured
+from penstock.calibration.observation import RunSummary, process_seconds
 from penstock.model.cluster import Cluster
 from penstock.model.costs import ComponentCosts, Costs, StreamCosts
 from penstock.model.topology import Application, Component, Distribution, Grouping, Kind, ServiceTime, Stream
@@ -37,26 +37,28 @@ class Moments(NamedTuple):
     log_deviation: float
 
 
-class Parts(NamedTuple):
+class MeasuredComponents(NamedTuple):
     """Costs of components and streams."""
 
     components: dict[str, ComponentCosts]
     streams: dict[str, StreamCosts]
     rates: dict[str, float]  # of sources
     measured: list[Measured]
-    left: list[Left]
+    left: list[Unmeasured]
 
 
-def measure_parts(application: Application, cluster: Cluster, observed: Observed, engine: Costs, idle: float) -> Parts:
+def measure_components(
+    application: Application, cluster: Cluster, observed: RunSummary, engine: Costs, idle: float
+) -> MeasuredComponents:
     """Measure components and streams.
 
     engine: its costs beside those of components. idle: seconds of a task per tuple without any work, which are the
     engine's; 0 on emulated machines.
     """
-    found = Parts({}, {}, {}, [], [])
+    found = MeasuredComponents({}, {}, {}, [], [])
     streams = _measure_streams(application, observed, found)
-    scale = scales(cluster, observed)
-    work = works(cluster, observed, scale)
+    scale = measure_scales(cluster, observed)
+    work = measure_work(cluster, observed, scale)
     for component in application.components:
         engine_s = _sending(component, streams, observed, engine) + idle
         _measure_component(component, observed, scale, work.get(component.name), engine_s, found)
@@ -66,7 +68,7 @@ def measure_parts(application: Application, cluster: Cluster, observed: Observed
     return found
 
 
-def scales(cluster: Cluster, observed: Observed) -> dict[str, float]:
+def measure_scales(cluster: Cluster, observed: RunSummary) -> dict[str, float]:
     """Return the core-seconds of speed 1 per busy second of a worker's tasks, by worker."""
     busy = observed.tasks.groupby("worker")["busy"].sum()
     shares = dict(zip(observed.workers["worker"], observed.workers["used"].astype(float), strict=True))
@@ -81,7 +83,7 @@ def scales(cluster: Cluster, observed: Observed) -> dict[str, float]:
     return found
 
 
-def works(cluster: Cluster, observed: Observed, scale: Mapping[str, float]) -> dict[str, float]:
+def measure_work(cluster: Cluster, observed: RunSummary, scale: Mapping[str, float]) -> dict[str, float]:
     """Return the core-seconds of speed 1 per tuple, by component."""
     rows = observed.tasks.assign(work=observed.tasks["busy"] * observed.tasks["worker"].map(scale).fillna(1.0))
     sums = rows.groupby("component")[["work", "processed"]].sum()
@@ -110,15 +112,15 @@ def _machine(worker: str) -> str:
 
 def _measure_component(
     component: Component,
-    observed: Observed,
+    observed: RunSummary,
     scale: Mapping[str, float],
     work_s: float | None,
     engine_s: float,
-    found: Parts,
+    found: MeasuredComponents,
 ) -> None:
     rows = observed.tasks[(observed.tasks["component"] == component.name) & (observed.tasks["processed"] > 0)]
     if work_s is None:
-        found.left.append(Left(what=f"cpu of {component.name}", why="it processed no tuples"))
+        found.left.append(Unmeasured(what=f"cpu of {component.name}", why="it processed no tuples"))
         return
     each = (rows["busy"] * rows["worker"].map(scale).fillna(1.0) / rows["processed"]).to_numpy()
     cpu = max(0.0, float(work_s) - engine_s)
@@ -136,7 +138,7 @@ def _measure_component(
     )
 
 
-def _sending(component: Component, streams: Mapping[str, StreamCosts], observed: Observed, engine: Costs) -> float:
+def _sending(component: Component, streams: Mapping[str, StreamCosts], observed: RunSummary, engine: Costs) -> float:
     """Return the engine's seconds per tuple in which a task counts as busy because it sends to other processes."""
     remote = dict(zip(observed.streams["stream"], observed.streams["remote"], strict=True))
     return sum(
@@ -146,7 +148,9 @@ def _sending(component: Component, streams: Mapping[str, StreamCosts], observed:
     )
 
 
-def _service(component: Component, observed: Observed, scale: Mapping[str, float], found: Parts) -> ServiceTime:
+def _service(
+    component: Component, observed: RunSummary, scale: Mapping[str, float], found: MeasuredComponents
+) -> ServiceTime:
     """Return the variation of a component's processing times; as described if too few were measured."""
     rows = observed.services[observed.services["component"] == component.name]
     seen = moments(rows, scale)
@@ -154,7 +158,7 @@ def _service(component: Component, observed: Observed, scale: Mapping[str, float
         why = (
             "a source's tuples have none" if component.kind is Kind.SOURCE else f"only {seen.tuples} tuples were traced"
         )
-        found.left.append(Left(what=f"variation of {component.name}", why=why))
+        found.left.append(Unmeasured(what=f"variation of {component.name}", why=why))
         return component.service
     found.measured.append(
         Measured(
@@ -168,7 +172,7 @@ def _service(component: Component, observed: Observed, scale: Mapping[str, float
             ),
         )
     )
-    return fitted(seen)
+    return fit_distribution(seen)
 
 
 def moments(rows: pd.DataFrame, scale: Mapping[str, float]) -> Moments:
@@ -192,7 +196,7 @@ def moments(rows: pd.DataFrame, scale: Mapping[str, float]) -> Moments:
     )
 
 
-def fitted(seen: Moments) -> ServiceTime:
+def fit_distribution(seen: Moments) -> ServiceTime:
     """Return the most likely distribution of the times: constant, exponential, gamma or lognormal."""
     from scipy.special import gammaln
 
@@ -212,17 +216,19 @@ def fitted(seen: Moments) -> ServiceTime:
     return ServiceTime(distribution=Distribution.GAMMA, cv=seen.cv)
 
 
-def _measure_streams(application: Application, observed: Observed, found: Parts) -> dict[str, StreamCosts]:
+def _measure_streams(
+    application: Application, observed: RunSummary, found: MeasuredComponents
+) -> dict[str, StreamCosts]:
     seen = observed.streams.set_index("stream")
     streams: dict[str, StreamCosts] = {}
     for stream in application.streams:
         if stream.label not in seen.index:
-            found.left.append(Left(what=stream.label, why="no tuple was traced over it"))
+            found.left.append(Unmeasured(what=stream.label, why="no tuple was traced over it"))
             continue
         row = seen.loc[stream.label]
         size = float(row["bytes"])
         if not math.isfinite(size):
-            found.left.append(Left(what=f"bytes of {stream.label}", why="its tuples stayed within their process"))
+            found.left.append(Unmeasured(what=f"bytes of {stream.label}", why="its tuples stayed within their process"))
             size = stream.tuple_bytes
         else:
             found.measured.append(
@@ -241,7 +247,7 @@ def _measure_streams(application: Application, observed: Observed, found: Parts)
     return streams
 
 
-def _selectivity(stream: Stream, application: Application, observed: Observed, found: Parts) -> float:
+def _selectivity(stream: Stream, application: Application, observed: RunSummary, found: MeasuredComponents) -> float:
     """Return tuples emitted per tuple processed: from all tuples if a component has one stream, else from traces."""
     alone = sum(other.source == stream.source for other in application.streams) == 1
     rows = observed.tasks[observed.tasks["component"] == stream.source]
@@ -255,7 +261,7 @@ def _selectivity(stream: Stream, application: Application, observed: Observed, f
         sent = float(trees.loc[trees["stream"] == stream.label, "followed"].sum())
         taken = float(trees.loc[trees["component"] == stream.source, "followed"].sum())
         if taken == 0:
-            found.left.append(Left(what=f"selectivity of {stream.label}", why="no traced tuple completed"))
+            found.left.append(Unmeasured(what=f"selectivity of {stream.label}", why="no traced tuple completed"))
             return stream.selectivity
         copies = application[stream.target].parallelism if stream.grouping is Grouping.ALL else 1
         value, count = sent / taken / copies, int(taken)
@@ -272,7 +278,9 @@ def _selectivity(stream: Stream, application: Application, observed: Observed, f
     return value
 
 
-def _measure_rate(component: Component, application: Application, observed: Observed, found: Parts) -> None:
+def _measure_rate(
+    component: Component, application: Application, observed: RunSummary, found: MeasuredComponents
+) -> None:
     rows = observed.tasks[observed.tasks["component"] == component.name]
     each = rows.groupby("task")[["processed", "blocked", "interval"]].sum()
     rate = float((each["processed"] / each["interval"]).sum())
@@ -282,7 +290,7 @@ def _measure_rate(component: Component, application: Application, observed: Obse
         why = (
             "it emitted nothing" if rate <= 0 else f"it was blocked {blocked:.0%} of the time and emitted {rate:.4g}/s"
         )
-        found.left.append(Left(what=f"rate of {component.name}", why=why))
+        found.left.append(Unmeasured(what=f"rate of {component.name}", why=why))
         return
     found.rates[component.name] = rate
     found.measured.append(

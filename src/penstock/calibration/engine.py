@@ -22,7 +22,7 @@ WORDS = {
 }
 
 
-class Worked(NamedTuple):
+class ProcessWork(NamedTuple):
     """One process of a run: its core-seconds of speed 1, and what it did."""
 
     seconds: float
@@ -34,7 +34,7 @@ class Worked(NamedTuple):
     received_bytes: float = 0.0
 
 
-def measure_engine(worked: list[Worked]) -> tuple[Costs, list[Measured]]:
+def measure_engine(worked: list[ProcessWork]) -> tuple[Costs, list[Measured]]:
     """Return the costs of hops, sending and receiving; the spread is the residual of the processes' times per tuple."""
     from scipy.optimize import nnls
 
@@ -60,6 +60,6 @@ def measure_engine(worked: list[Worked]) -> tuple[Costs, list[Measured]]:
     return Costs(**found), measured
 
 
-def _size(worked: list[Worked]) -> float:
+def _size(worked: list[ProcessWork]) -> float:
     """Return the bytes of the largest tuples."""
     return max((one.sent_bytes / one.sent for one in worked if one.sent > 0), default=0.0)

@@ -24,7 +24,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     described: float | None = None  # the value before; None: none
 
 
-class Left(msgspec.Struct, frozen=True, kw_only=True):
+class Unmeasured(msgspec.Struct, frozen=True, kw_only=True):
     """Something that could not be measured and stays as described."""
 
     what: str
@@ -40,7 +40,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     emulated: bool
     seconds: float  # of the run that counted
     measured: tuple[Measured, ...]
-    left: tuple[Left, ...] = ()
+    left: tuple[Unmeasured, ...] = ()
     lag_s: float = 0.0  # maximum lag of workers, caused by the host and included in the figures
 
     def save(self, folder: Path) -> dict[str, Path]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from penstock.calibration.findings import Left, Measured
+from penstock.calibration.findings import Measured, Unmeasured
 from penstock.estimate.hops import slot_delays
 from penstock.model.cluster import Cluster, Distances, Machine
 from penstock.model.placement import Hop
@@ -32,7 +32,7 @@ OF_QUARTILES = 1.17  # standard error of a deviation estimated from quartiles, r
 VARIATION = "variation of delays between machines"
 
 
-class Sent(NamedTuple):
+class Transfer(NamedTuple):
     """Tuples of one size sent from one slot to another, one at a time."""
 
     source: int  # slot
@@ -43,12 +43,12 @@ class Sent(NamedTuple):
     times: tuple[float, ...] = ()  # single transfer times in s
 
 
-class Found(NamedTuple):
+class MeasuredNetwork(NamedTuple):
     """A cluster with its measured network."""
 
     cluster: Cluster
     measured: list[Measured]
-    left: list[Left]
+    left: list[Unmeasured]
 
 
 class _Unknowns(NamedTuple):
@@ -63,35 +63,37 @@ class _Fit(NamedTuple):
     """The solution and its inputs."""
 
     values: Floats  # of the unknowns
-    rows: Floats  # coefficients of the unknowns in each time, by `Sent`
+    rows: Floats  # coefficients of the unknowns in each time, by `Transfer`
     used: Longs  # unknowns with a coefficient in some time
     told: Floats  # for each of those, whether the times determine it
 
 
-class _Ways(NamedTuple):
-    """The variable parts of transfer times, by `Sent`; s."""
+class _VariableParts(NamedTuple):
+    """The variable parts of transfer times, by `Transfer`; s."""
 
     far: Bools  # whether it went to another host
     delay: Floats  # between hosts, of all links
     alike: Floats  # a single delay with the same variation as the delays of the links, which are independent
 
 
-def measure_network(cluster: Cluster, sent: list[Sent], routes: dict[Hop, tuple[int, ...]] | None = None) -> Found:
+def measure_network(
+    cluster: Cluster, sent: list[Transfer], routes: dict[Hop, tuple[int, ...]] | None = None
+) -> MeasuredNetwork:
     """Return a cluster with measured delays and bandwidths; `routes` are those that the tuples took."""
     largest = max((one.size for one in sent), default=0.0)
     unknowns = _unknowns(cluster, largest)
-    return _written(cluster, unknowns, _fit(cluster, unknowns, sent, routes or {}), sent, largest)
+    return _apply_fit(cluster, unknowns, _fit(cluster, unknowns, sent, routes or {}), sent, largest)
 
 
 def measure_variation(
-    cluster: Cluster, sent: list[Sent], routes: dict[Hop, tuple[int, ...]] | None = None
-) -> Measured | Left:
+    cluster: Cluster, sent: list[Transfer], routes: dict[Hop, tuple[int, ...]] | None = None
+) -> Measured | Unmeasured:
     """Return the standard deviation relative to the mean of delays between hosts, from the interquartile range.
 
     For a lognormal time, (q3 - q1) / median = 2 sinh(0.674 σ), where σ is the deviation of its logarithm. Outliers
     caused by the host hardly affect this.
     """
-    ways = _ways(cluster, sent, routes or {})
+    ways = _split_times(cluster, sent, routes or {})
     around = [
         1.0 + (np.array(one.times) - one.seconds) / alike
         for one, alike in zip(sent, ways.alike, strict=True)
@@ -99,39 +101,39 @@ def measure_variation(
     ]
     timed = sum(len(one.times) for one, far in zip(sent, ways.far, strict=True) if far)
     if timed < FEWEST:
-        return Left(what=VARIATION, why=f"only {timed} tuples went to another host, at least {FEWEST} are needed")
+        return Unmeasured(what=VARIATION, why=f"only {timed} tuples went to another host, at least {FEWEST} are needed")
     found = np.concatenate(around) if around else np.zeros(1)  # if measured delays are not positive
     low, middle, high = np.quantile(found, [0.25, 0.5, 0.75])
     if low <= 0:
-        return Left(what=VARIATION, why="clock errors exceed the delays")
+        return Unmeasured(what=VARIATION, why="clock errors exceed the delays")
     deviation = math.asinh((high - low) / (2.0 * middle)) / QUARTILE
     value = math.sqrt(math.expm1(deviation**2))
     spread = value * OF_QUARTILES / math.sqrt(len(found))
     return Measured(what=VARIATION, value=value, unit="", spread=spread, count=len(found), described=0.0)
 
 
-def as_means(
-    cluster: Cluster, sent: list[Sent], variation: float, routes: dict[Hop, tuple[int, ...]] | None = None
-) -> list[Sent]:
+def convert_to_means(
+    cluster: Cluster, sent: list[Transfer], variation: float, routes: dict[Hop, tuple[int, ...]] | None = None
+) -> list[Transfer]:
     """Return tuples with mean instead of median times, given the variation of delays between hosts.
 
     The mean of a lognormal time is √(1 + v²) times its median, where v is its deviation relative to its mean.
     """
-    ways = _ways(cluster, sent, routes or {})
+    ways = _split_times(cluster, sent, routes or {})
     longer = np.hypot(ways.delay, variation * ways.alike) - ways.delay
     return [one._replace(seconds=one.seconds + float(more)) for one, more in zip(sent, longer, strict=True)]
 
 
-def _ways(cluster: Cluster, sent: list[Sent], routes: dict[Hop, tuple[int, ...]]) -> _Ways:
+def _split_times(cluster: Cluster, sent: list[Transfer], routes: dict[Hop, tuple[int, ...]]) -> _VariableParts:
     """Return the variable parts of the times of tuples."""
     fit = _fit(cluster, _unknowns(cluster, max((one.size for one in sent), default=0.0)), sent, routes)
     delays = len(DISTANCES) + (len(cluster.links) if cluster.routed else 0)
     between, values = fit.rows[:, OTHER_HOST:delays], fit.values[OTHER_HOST:delays]
     alike = np.linalg.norm(between * values, axis=1)
-    return _Ways(between.sum(axis=1) > 0, between @ values, alike)
+    return _VariableParts(between.sum(axis=1) > 0, between @ values, alike)
 
 
-def _fit(cluster: Cluster, unknowns: _Unknowns, sent: list[Sent], routes: dict[Hop, tuple[int, ...]]) -> _Fit:
+def _fit(cluster: Cluster, unknowns: _Unknowns, sent: list[Transfer], routes: dict[Hop, tuple[int, ...]]) -> _Fit:
     """Solve for the unknowns by least squares."""
     rows = np.array([_row(cluster, one, routes) for one in sent]).reshape(len(sent), len(unknowns.names))
     used = np.flatnonzero(np.abs(rows).sum(axis=0) > 0)
@@ -142,7 +144,7 @@ def _fit(cluster: Cluster, unknowns: _Unknowns, sent: list[Sent], routes: dict[H
     change, *_ = np.linalg.lstsq(scaled * weight[:, None], off * weight, rcond=1e-9)  # nearest to the description
     values = unknowns.described.copy()
     values[used] = np.maximum(0.0, values[used] + change / unknowns.units[used])
-    return _Fit(values, rows, used, _told(scaled))
+    return _Fit(values, rows, used, _find_determined(scaled))
 
 
 def _unknowns(cluster: Cluster, largest: float) -> _Unknowns:
@@ -164,7 +166,7 @@ def _unknowns(cluster: Cluster, largest: float) -> _Unknowns:
     )
 
 
-def _row(cluster: Cluster, one: Sent, routes: dict[Hop, tuple[int, ...]]) -> Floats:
+def _row(cluster: Cluster, one: Transfer, routes: dict[Hop, tuple[int, ...]]) -> Floats:
     """Return the coefficients of the unknowns in a tuple's time."""
     slots = expand_slots(cluster)
     row = np.zeros(len(DISTANCES) + (2 * len(cluster.links) if cluster.routed else len(cluster.machines)))
@@ -188,17 +190,19 @@ def _of_sending(machine: Machine) -> float:
     return 1.0 if machine.card_mbps is None else machine.card_mbps[1] / machine.card_mbps[0]
 
 
-def _told(rows: Floats) -> Floats:
+def _find_determined(rows: Floats) -> Floats:
     """Return for each unknown whether the times determine it: 1, or less."""
     return np.diag(np.linalg.pinv(rows, rcond=1e-9) @ rows)
 
 
-def _written(cluster: Cluster, unknowns: _Unknowns, fit: _Fit, sent: list[Sent], largest: float) -> Found:
+def _apply_fit(
+    cluster: Cluster, unknowns: _Unknowns, fit: _Fit, sent: list[Transfer], largest: float
+) -> MeasuredNetwork:
     """Return a cluster with the solution, and the figures with their uncertainty."""
     values, rows, used, told = fit
     residual = np.array([one.seconds for one in sent]) - rows @ values
     measured: list[Measured] = []
-    left: list[Left] = []
+    left: list[Unmeasured] = []
     known: dict[int, float] = {}  # unknown -> ms or Mbps
     for place, column in enumerate(used.tolist()):
         name, value = unknowns.names[column], float(values[column])
@@ -211,11 +215,11 @@ def _written(cluster: Cluster, unknowns: _Unknowns, fit: _Fit, sent: list[Sent],
             known[column] = value / MILLISECOND
             continue
         if value * largest < SEEN_S:
-            left.append(Left(what=name, why=f"tuples of {largest:g} B were not slower than small ones"))
+            left.append(Unmeasured(what=name, why=f"tuples of {largest:g} B were not slower than small ones"))
             continue
         if told[place] < 1 - 1e-6:
             why = "it cannot be distinguished from the other end's; the solution nearest to the description is used"
-            left.append(Left(what=name, why=why))
+            left.append(Unmeasured(what=name, why=why))
         before = float(unknowns.described[column])
         mbps = BITS / value / MEGABIT
         measured.append(
@@ -230,8 +234,8 @@ def _written(cluster: Cluster, unknowns: _Unknowns, fit: _Fit, sent: list[Sent],
         )
         known[column] = mbps
     unseen = [name for column, name in enumerate(unknowns.names) if column not in used]
-    left += [Left(what=name, why="no tuple used it") for name in unseen if not _beside(cluster, name)]
-    return Found(_changed(cluster, known), measured, left)
+    left += [Unmeasured(what=name, why="no tuple used it") for name in unseen if not _beside(cluster, name)]
+    return MeasuredNetwork(_changed(cluster, known), measured, left)
 
 
 def _beside(cluster: Cluster, name: str) -> bool:

@@ -21,7 +21,7 @@ LOW = 0.05  # quantile that stands for the fastest hops
 KEPT = 64  # maximum number of single times kept per pair of tasks
 
 
-class Observed(NamedTuple):
+class RunSummary(NamedTuple):
     """Summary of one run's telemetry."""
 
     run: str
@@ -35,7 +35,7 @@ class Observed(NamedTuple):
     ways: pd.DataFrame  # by pair of tasks, their workers and number of bytes: count; median, low, times in s
 
 
-def process_seconds(observed: Observed) -> dict[str, float]:
+def process_seconds(observed: RunSummary) -> dict[str, float]:
     """Return the core-seconds of each worker that is a process of its own on a machine that reports its cpu.
 
     A machine that does not report its speed counts as one core.
@@ -45,9 +45,9 @@ def process_seconds(observed: Observed) -> dict[str, float]:
     return dict(zip(workers["worker"], taken.tolist(), strict=True))
 
 
-def observe(
+def summarise_run(
     spark: SparkSession, folder: Path, run: str | None = None, settle_s: float = 2.0, until: str = "drain"
-) -> Observed:
+) -> RunSummary:
     """Summarise the telemetry in a folder; raises if there is nothing to calibrate with.
 
     run: its name, if the folder has several. until: an event that ends what counts, in addition to the drain.
@@ -98,12 +98,12 @@ def _span(rows: DataFrame, folder: Path, settle_s: float, until: str) -> _Span:
     return _Span(found.runs[0], found.emulated, found.begin + settle_s, end)
 
 
-def _summed(span: _Span, good: DataFrame, table: DataFrame, whole: DataFrame, folder: Path) -> Observed:
+def _summed(span: _Span, good: DataFrame, table: DataFrame, whole: DataFrame, folder: Path) -> RunSummary:
     timed = on_controller_clock(good.where(_is(RecordKind.TASK) | _is(RecordKind.MACHINE)), table, ("at",))
     timed = timed.where((sf.col("at") - sf.col("interval") >= span.begin) & (sf.col("at") <= span.end))
     done = good.where(_is(RecordKind.DONE)).select("root").distinct()
     counted = whole.where(sf.col("started").between(span.begin, span.end))
-    observed = Observed(
+    observed = RunSummary(
         run=span.run,
         emulated=span.emulated,
         seconds=span.end - span.begin,
@@ -112,7 +112,7 @@ def _summed(span: _Span, good: DataFrame, table: DataFrame, whole: DataFrame, fo
         services=_services(counted).toPandas(),
         streams=_streams(counted).toPandas(),
         trees=_trees(whole.join(sf.broadcast(done), "root", "left_semi"), good, done).toPandas(),
-        ways=_ways(counted).toPandas(),
+        ways=_split_times(counted).toPandas(),
     )
     if not len(observed.tasks) or observed.tasks["processed"].sum() == 0:
         raise FileProblem(f"{folder}: its tasks processed nothing; let the application run longer, or at a higher rate")
@@ -175,7 +175,7 @@ def _trees(whole: DataFrame, good: DataFrame, done: DataFrame) -> DataFrame:
     return counted.groupBy("stream", "component").agg(sf.count("*").alias("followed"))
 
 
-def _ways(rows: DataFrame) -> DataFrame:
+def _split_times(rows: DataFrame) -> DataFrame:
     return rows.groupBy("source", "target", "source_worker", "target_worker", "bytes").agg(
         sf.count("*").alias("count"),
         sf.percentile("transfer", 0.5).alias("median"),

@@ -20,9 +20,9 @@ from penstock.api.contracts import Operator
 from penstock.api.dataflow import Dataflow
 from penstock.api.sinks.discard import Discard
 from penstock.api.sources.generated import Generated
-from penstock.calibration.engine import Worked
-from penstock.calibration.network import Sent
-from penstock.calibration.observation import Observed, observe, process_seconds
+from penstock.calibration.engine import ProcessWork
+from penstock.calibration.network import Transfer
+from penstock.calibration.observation import RunSummary, process_seconds, summarise_run
 from penstock.model.cluster import Cluster, machine_of
 from penstock.model.errors import InvalidInput
 from penstock.model.instance import Instance
@@ -42,7 +42,7 @@ MOST_RATE = 1500.0  # tuples per second of all machines, so that a small host ke
 ENGINE_S = 3.0  # duration of an engine probe after settling
 RELAYS = 2
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class Blob(msgspec.Struct, frozen=True, array_like=True):
@@ -88,7 +88,7 @@ class Relay(Operator[Blob, Blob]):
         """Return nothing: there is no state."""
 
 
-class Site(NamedTuple):
+class ProbeSite(NamedTuple):
     """Where probes run."""
 
     spark: SparkSession
@@ -97,27 +97,27 @@ class Site(NamedTuple):
     master: str | None
     slots: int | None  # worker processes if nothing is emulated
     folder: Path  # for their runs
-    say: Say
+    report: Report
 
 
-class Probed(NamedTuple):
+class ProbeResults(NamedTuple):
     """Measurements of the probes."""
 
-    sent: list[Sent]
+    sent: list[Transfer]
     routes: dict[Hop, tuple[int, ...]]
     moves: list[float]  # s that tasks were suspended
-    worked: list[Worked]
+    worked: list[ProcessWork]
     idle: float  # s of a task per tuple without any work
 
 
-def probe(site: Site) -> Probed:
+def probe(site: ProbeSite) -> ProbeResults:
     """Run all probes that are meaningful at a site."""
     sent, routes, moves = _probe_network(site)
     worked, idle = ([], 0.0) if site.emulated else _probe_engine(site)
-    return Probed(sent, routes, moves, worked, idle)
+    return ProbeResults(sent, routes, moves, worked, idle)
 
 
-def ends(cluster: Cluster) -> tuple[list[int], list[int]]:
+def probe_slots(cluster: Cluster) -> tuple[list[int], list[int]]:
     """Return the source and target slots of the network probe: of each machine the first, and others.
 
     The others are the second and the last, which is in another process if a machine has several.
@@ -132,7 +132,7 @@ def ends(cluster: Cluster) -> tuple[list[int], list[int]]:
 
 def network_flow(cluster: Cluster) -> tuple[Dataflow, Placement, float]:
     """Return the network probe, the placement of its tasks, and its duration in seconds."""
-    sources, targets = ends(cluster)
+    sources, targets = probe_slots(cluster)
     tuples = REPEATS * len(SIZES) * len(targets) * len(sources)
     seconds = max(4.0, tuples / MOST_RATE)
     flow = Dataflow("network-probe")
@@ -168,7 +168,7 @@ def _placed(flow: Dataflow, cluster: Cluster, slots: Sequence[int]) -> Placement
     return Placement(tuple(slots), routes)
 
 
-def sent_between(flow: Dataflow, cluster: Cluster, placement: Placement, observed: Observed) -> list[Sent]:
+def measure_transfers(flow: Dataflow, cluster: Cluster, placement: Placement, observed: RunSummary) -> list[Transfer]:
     """Return transfer times by slots and size; tuples of tasks that had moved do not count.
 
     Times are medians; on emulated machines, where only waiting for other tuples adds to a time, nearly the minimum.
@@ -178,7 +178,7 @@ def sent_between(flow: Dataflow, cluster: Cluster, placement: Placement, observe
     slot = dict(zip(names, placement.slots, strict=True))
     where = {name: machine_of(cluster.slot_names[number]) for name, number in slot.items()}
     return [
-        Sent(
+        Transfer(
             source=slot[row["source"]],
             target=slot[row["target"]],
             size=float(row["bytes"]),
@@ -192,32 +192,32 @@ def sent_between(flow: Dataflow, cluster: Cluster, placement: Placement, observe
     ]
 
 
-def _probe_network(site: Site) -> tuple[list[Sent], dict[Hop, tuple[int, ...]], list[float]]:
+def _probe_network(site: ProbeSite) -> tuple[list[Transfer], dict[Hop, tuple[int, ...]], list[float]]:
     flow, placement, seconds = network_flow(site.cluster)
-    site.say(f"probing the network for {seconds + SETTLE_S:.0f} s")
+    site.report(f"probing the network for {seconds + SETTLE_S:.0f} s")
     observed, moves = _run(site, flow, placement, seconds + SETTLE_S, sample_tps=-1.0, moves=MOVES)
-    return sent_between(flow, site.cluster, placement, observed), dict(placement.routes), moves
+    return measure_transfers(flow, site.cluster, placement, observed), dict(placement.routes), moves
 
 
-def _probe_engine(site: Site) -> tuple[list[Worked], float]:
+def _probe_engine(site: ProbeSite) -> tuple[list[ProcessWork], float]:
     here, there = 0, min(1, site.cluster.slot_count - 1)
     shapes = [(SIZES[0], 0, [here] * 2), (SIZES[0], RELAYS, [here] * (RELAYS + 2))]
     if there != here:
         shapes += [(size, 0, [here, there]) for size in (SIZES[0], SIZES[1])]
-    worked: list[Worked] = []
+    worked: list[ProcessWork] = []
     idle = 0.0
     for number, (size, relays, slots) in enumerate(shapes):
-        site.say(f"probing the engine, {number + 1} of {len(shapes)}")
+        site.report(f"probing the engine, {number + 1} of {len(shapes)}")
         flow, placement = engine_flow(site.cluster, size, relays, slots)
         observed, _ = _run(site, flow, placement, ENGINE_S + SETTLE_S, sample_tps=20.0)
-        worked += processes(observed)
+        worked += summarise_processes(observed)
         tasks = observed.tasks[observed.tasks["component"].str.startswith("relay")]
         if len(tasks):
             idle = float(tasks["busy"].sum() / tasks["processed"].sum())
     return worked, idle
 
 
-def processes(observed: Observed) -> list[Worked]:
+def summarise_processes(observed: RunSummary) -> list[ProcessWork]:
     """Return what each process of an engine probe did, and its processor time."""
     host = dict(zip(observed.tasks["task"], observed.tasks["worker"], strict=True))
     done = observed.tasks.groupby("task")["processed"].sum()
@@ -234,7 +234,7 @@ def processes(observed: Observed) -> list[Worked]:
         sent, received = (float(sum(done[task] for task in tasks)) for tasks in (away, came))
         made = float(sum(done[task] for task in own if task.startswith("from")))
         hops = float(sum(done[task] for task in own)) - made
-        found.append(Worked(used, made, hops, sent, sent * size_bytes, received, received * size_bytes))
+        found.append(ProcessWork(used, made, hops, sent, sent * size_bytes, received, received * size_bytes))
     return found
 
 
@@ -244,8 +244,8 @@ def _place(task: str) -> tuple[int, str]:
 
 
 def _run(
-    site: Site, flow: Dataflow, placement: Placement, seconds: float, *, sample_tps: float, moves: int = 0
-) -> tuple[Observed, list[float]]:
+    site: ProbeSite, flow: Dataflow, placement: Placement, seconds: float, *, sample_tps: float, moves: int = 0
+) -> tuple[RunSummary, list[float]]:
     """Run a probe; return the summary of its telemetry, and how long its tasks were suspended by moves."""
     plan = to_plan(flow.application, site.cluster, placement, policy="calibration", objective="throughput")
     run = start(
@@ -268,4 +268,4 @@ def _run(
             after = slots[(slots.index(before) + 1 + number * (len(slots) // 2)) % len(slots)]
             if after != before:
                 stood.append(run.move("to[0]", after).seconds)
-    return observe(site.spark, run.info.telemetry_path, settle_s=SETTLE_S, until="move"), stood
+    return summarise_run(site.spark, run.info.telemetry_path, settle_s=SETTLE_S, until="move"), stood

@@ -7,7 +7,7 @@ from penstock.cli.output import number, size
 
 if TYPE_CHECKING:
     from penstock.model.tuples import TuplePolicies
-    from penstock.pipeline.reported import PhaseResult
+    from penstock.pipeline.report_rows import PhaseResult
 
 LONGEST_NAME = 18  # of a phase, that a column has room for
 _UNITS = {"tps": "tuples/s", "ms": "ms", "mbps": "Mbit/s"}

@@ -11,7 +11,7 @@ from penstock.cli.inputs import JsonOption, RunsOption
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from penstock.pipeline.reported import EdgeTimes, Latencies, PhaseResult, Report
+    from penstock.pipeline.report_rows import EdgeTimes, Latencies, PhaseResult, Report
 
 EXAMPLE = "penstock report word-count-20250131-142501 --output report"
 MOST_PHASES = 4  # beside each other in 80 columns: the first and the last ones

@@ -13,7 +13,7 @@ from penstock.cli.formatting import phase_labels
 from penstock.cli.plots import BAR, BEST, GREY, save_figure
 
 if TYPE_CHECKING:
-    from penstock.pipeline.reported import ComponentTimes, PhaseResult, Report
+    from penstock.pipeline.report_rows import ComponentTimes, PhaseResult, Report
 
 PARTS = {
     "out_wait_mean": "out-queue",

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from penstock.autopilot.control_target import ControlTarget, Ended, Reading
+from penstock.autopilot.control_target import ControlTarget, Reading, TargetEnded
 from penstock.exploration.index import Explored, run_name
 from penstock.exploration.random_placements import Drawing, machines_used
 from penstock.model.errors import InvalidInput, PenstockError
@@ -53,7 +53,7 @@ class Exploration:
 
 
 def explore_live(
-    plant: ControlTarget,
+    target: ControlTarget,
     *,
     placements: int,
     hold_s: float,
@@ -68,11 +68,11 @@ def explore_live(
 
     application: with measured costs, if the target's own are unknown; the load is taken from the target.
     """
-    first = _first_reading(plant, limits)
-    measured = _loaded(application or plant.application, first)
-    drawing = Drawing(measured, plant.cluster, margin=margin, seed=seed)
-    walk = _Walk(plant, drawing, limits, _bound(limits, first), seed)
-    home, policy, done = walk.here(), plant.policy, Exploration()
+    first = _first_reading(target, limits)
+    measured = _loaded(application or target.application, first)
+    drawing = Drawing(measured, target.cluster, margin=margin, seed=seed)
+    walk = _Walk(target, drawing, limits, _bound(limits, first), seed)
+    home, policy, done = walk.here(), target.policy, Exploration()
     try:
         for number in range(placements):
             name = run_name(number)
@@ -82,14 +82,14 @@ def explore_live(
             walk.watch(settle_s)
             mean = walk.watch(hold_s)
             done.runs[name] = Explored(
-                placement=plant.placement(),
+                placement=target.placement(),
                 rates=dict(measured.rate_tps),
-                machines=machines_used(plant.cluster, walk.here()),
+                machines=machines_used(target.cluster, walk.here()),
                 seed=seed,
                 mean_s=mean,
             )
             tried(name, done.runs[name])
-    except Ended:
+    except TargetEnded:
         done.stopped, done.left = "the run has ended", NOT_BACK
     except PenstockError as problem:
         done.stopped = str(problem)
@@ -100,10 +100,10 @@ def explore_live(
     return done
 
 
-def _first_reading(plant: ControlTarget, limits: Limits) -> Reading:
-    plant.reading()
-    plant.wait(limits.reading_s)
-    found = plant.reading()
+def _first_reading(target: ControlTarget, limits: Limits) -> Reading:
+    target.reading()
+    target.wait(limits.reading_s)
+    found = target.reading()
     if found.mean_s is None:
         problem = f"no tuple completed in {limits.reading_s:g} s, so latency cannot be monitored"
         raise InvalidInput("run", f"{problem}; use a higher rate or --sample")
@@ -151,8 +151,8 @@ class Passing(NamedTuple):
 class _Walk:
     """Moves the target from placement to placement."""
 
-    def __init__(self, plant: ControlTarget, drawing: Drawing, limits: Limits, bound_s: float, seed: int) -> None:
-        self._plant = plant
+    def __init__(self, target: ControlTarget, drawing: Drawing, limits: Limits, bound_s: float, seed: int) -> None:
+        self._target = target
         self._drawing = drawing
         self._limits = limits
         self._bound_s = bound_s
@@ -162,8 +162,8 @@ class _Walk:
 
     def here(self) -> Placement:
         """Return the current placement."""
-        number = {name: slot for slot, name in enumerate(self._plant.cluster.slot_names)}
-        return self._routed([number[slot] for slot in self._plant.placement().values()])
+        number = {name: slot for slot, name in enumerate(self._target.cluster.slot_names)}
+        return self._routed([number[slot] for slot in self._target.placement().values()])
 
     def go(self, target: Placement, name: str) -> bool:
         """Move to a placement, some tasks at a time, and check the latency in between.
@@ -176,18 +176,18 @@ class _Walk:
         for number, step in enumerate(steps):
             self._apply(step, name if number + 1 == len(steps) else f"{name} (intermediate)")
             if number + 1 < len(steps):
-                self._plant.wait(PAUSE_S)
+                self._target.wait(PAUSE_S)
                 self._glance()
         return True
 
     def watch(self, seconds: float) -> float | None:
         """Wait, checking the latency; return its mean over that time."""
-        until = self._plant.now() + seconds
+        until = self._target.now() + seconds
         whole, self._passing = Passing(), Passing()
-        self._plant.reading()
-        while (left := until - self._plant.now()) > 1e-9:
-            self._plant.wait(min(left, self._limits.reading_s))
-            reading = self._plant.reading()
+        self._target.reading()
+        while (left := until - self._target.now()) > 1e-9:
+            self._target.wait(min(left, self._limits.reading_s))
+            reading = self._target.reading()
             self._judge(reading.mean_s)
             whole = whole.and_then(reading)
         return whole.mean_s
@@ -197,7 +197,7 @@ class _Walk:
 
         In less time few tuples, or none, complete.
         """
-        self._passing = self._passing.and_then(self._plant.reading())
+        self._passing = self._passing.and_then(self._target.reading())
         if self._passing.seconds >= self._limits.reading_s:
             mean, self._passing = self._passing.mean_s, Passing()
             self._judge(mean)
@@ -218,11 +218,11 @@ class _Walk:
                     self._return_once(home, policy)
                 except PenstockError as found:
                     problem = str(found)
-                    self._plant.wait(PAUSE_S)
+                    self._target.wait(PAUSE_S)
                 else:
                     return ""
             away = len(_away(self.here(), home))
-        except Ended:
+        except TargetEnded:
             return NOT_BACK
         return f"{away} tasks were not moved back: {problem}"
 
@@ -237,9 +237,9 @@ class _Walk:
             self._apply(self._routed(slots), policy)
 
     def _apply(self, placement: Placement, name: str) -> None:
-        plant = self._plant
-        plan = to_plan(plant.application, plant.cluster, placement, policy=name, objective="throughput")
-        plant.apply(plan)
+        target = self._target
+        plan = to_plan(target.application, target.cluster, placement, policy=name, objective="throughput")
+        target.apply(plan)
 
     def _steps(self, here: Placement, target: Placement) -> list[Placement] | None:
         """Return the intermediate placements and the target; None if some would not sustain the load."""
@@ -256,7 +256,7 @@ class _Walk:
 
     def _routed(self, slots: Sequence[int]) -> Placement:
         """Return a placement with routes if the network is routed."""
-        if not self._plant.cluster.routed:
+        if not self._target.cluster.routed:
             return Placement(tuple(slots))
         view = self._drawing.instance
         routes = route(view.tasks, view.slots, view.links, list(slots))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, sleep
 
-from penstock.autopilot.control_target import GOING, Ended, Reading, reading_of
+from penstock.autopilot.control_target import GOING, Reading, TargetEnded, make_reading
 from penstock.exploration.guarded_exploration import Exploration, Limits, explore_live
 from penstock.exploration.index import Explored, Index
 from penstock.exploration.spans import Span, applied_at, cut, records_of
@@ -25,7 +25,7 @@ APPLY_S = 120.0  # maximum time for a plan's moves
 FLUSH_S = 4.0  # after which workers have written their records
 
 
-class AskedPlant:
+class RemoteTarget:
     """A run of another process. Its latency covers the last five seconds, so readings should not be closer."""
 
     def __init__(self, info: RunInfo, application: Application, cluster: Cluster) -> None:
@@ -75,7 +75,7 @@ class AskedPlant:
         seconds, self._read = now - self._read, now
         moved = status.placement != self._placement
         self._placement = dict(status.placement)
-        return reading_of(status, status.latency, now, seconds, moved)
+        return make_reading(status, status.latency, now, seconds, moved)
 
     def apply(self, plan: Plan) -> list[Outcome]:
         """Move the tasks whose slots differ in a plan."""
@@ -86,15 +86,15 @@ class AskedPlant:
         try:
             status = ask(self._info, GetStatus())
         except NoRun:
-            raise Ended from None
+            raise TargetEnded from None
         if status.phase not in GOING:
-            raise Ended
+            raise TargetEnded
         return status
 
 
 def explore_run(
     info: RunInfo,
-    plant: AskedPlant,
+    target: RemoteTarget,
     output: Path,
     *,
     placements: int,
@@ -113,9 +113,9 @@ def explore_run(
     Data is written however the exploration ends, except for placements that are missing in the telemetry.
     application: with measured costs, if the run's own are unknown.
     """
-    plant.refuse_piloted()
+    target.refuse_piloted()
     done = explore_live(
-        plant,
+        target,
         placements=placements,
         hold_s=hold_s,
         settle_s=settle_s,
@@ -129,8 +129,8 @@ def explore_run(
         sleep(flush_s)
         _write_spans(info, output, done, settle_s, hold_s)
     index = Index(
-        application=plant.application.name,
-        cluster=plant.cluster.name,
+        application=target.application.name,
+        cluster=target.cluster.name,
         live=True,
         settle_s=settle_s,
         hold_s=hold_s,

@@ -19,9 +19,9 @@ from pyspark.sql import functions as sf
 from penstock.estimate.latency_models import LatencyModels, ModelSet, pack_regressor, unpack_regressor
 from penstock.estimate.paths import Graph, longest_path
 from penstock.model.errors import FileProblem, InvalidInput
-from penstock.pipeline.together import partitions_for
-from penstock.pipeline.training import files_of, group_rows, labelled_rows, read_windows, seen_of, window_of
-from penstock.pipeline.windows import in_windows, tuples_starts
+from penstock.pipeline.small_tables import partitions_for
+from penstock.pipeline.training import files_of, find_origins, group_rows, labelled_rows, read_windows, window_of
+from penstock.pipeline.windows import find_tuple_starts, in_windows
 
 OVERALL, TREES = "paths", "trees"
 
@@ -75,7 +75,7 @@ def _comparison(
 ) -> Comparison:
     sets: dict[str, ModelSet] = {"model": models, **models.beside}
     rows = labelled_rows(spark, tables).cache()
-    seen = seen_of(rows)
+    seen = find_origins(rows)
     if not seen.groups:
         raise FileProblem(f"{tables}: its windows have no tuples to compare with; record a longer run")
     _check(models, seen.groups)
@@ -187,6 +187,6 @@ def _trees(spark: SparkSession, tables: str | Path) -> dict[tuple[str, int], flo
         return {}
     tuples = read_windows(spark, tables, "tuples")
     done = tuples.where("complete and latency > 0")
-    placed = in_windows(done, "due", tuples_starts(tuples), window_of(tables))
+    placed = in_windows(done, "due", find_tuple_starts(tuples), window_of(tables))
     means = placed.groupBy("run", "window").agg(sf.avg("latency").alias("mean")).collect()
     return {(row["run"], row["window"]): row["mean"] for row in means}

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from penstock.model.telemetry import RecordKind
-from penstock.pipeline.ingest import FARTHEST, ORIGIN, reason
+from penstock.pipeline.ingest import FARTHEST, ORIGIN, rejection_reason
 from penstock.pipeline.windows import MOST_WINDOWS
 
 LATENESS_S = 600.0
@@ -28,13 +28,13 @@ _IDENTITY = ("kind", *_CLOCK, "at", "root", "id", "task", "event", "detail")
 _PLACE = ("path", "row")
 
 
-def judged(rows: DataFrame, arrived: DataFrame, lateness_s: float, window_s: float) -> DataFrame:
+def check_records(rows: DataFrame, arrived: DataFrame, lateness_s: float, window_s: float) -> DataFrame:
     """Return records with the reason why each cannot be used, except for duplicates; null if it can.
 
-    rows: records with their origin. arrived: `newest` of these and all earlier files. For batches; a micro-batch is
-    one.
+    rows: records with their origin. arrived: `find_newest` of these and all earlier files. For batches; a micro-batch
+    is one.
     """
-    rows = rows.withColumn("reason", reason())
+    rows = rows.withColumn("reason", rejection_reason())
     if 2 * FARTHEST / window_s > MOST_WINDOWS:  # numbers of windows could overflow
         rows = _without_far(rows, MOST_WINDOWS // 2 * window_s)
     late = _latecomers(arrived, lateness_s)
@@ -44,7 +44,7 @@ def judged(rows: DataFrame, arrived: DataFrame, lateness_s: float, window_s: flo
     return rows.withColumn("reason", sf.when(behind, LATE).otherwise(sf.col("reason"))).drop(*late.columns)
 
 
-def newest(rows: DataFrame) -> DataFrame:
+def find_newest(rows: DataFrame) -> DataFrame:
     """Return one row per clock and writing time: the newest and the oldest record in the files of that time."""
     known = [sf.col(name).isNotNull() for name in (*_CLOCK, "kind", "at")]
     fit = rows.where(sf.col("kind") != RecordKind.CLOCK.value).where(
@@ -53,12 +53,12 @@ def newest(rows: DataFrame) -> DataFrame:
     return fit.groupBy(*_CLOCK, "written").agg(sf.max("at").alias("newest"), sf.min("at").alias("oldest"))
 
 
-def identities(records: DataFrame, since: float) -> DataFrame:
+def list_identities(records: DataFrame, since: float) -> DataFrame:
     """Return the identities of accepted records since a time, on any clock."""
     return records.where((sf.col("at") >= since) & (sf.col("kind") != RecordKind.CLOCK.value)).select(*_hashes())
 
 
-def shared(rows: DataFrame, known: DataFrame | None) -> DataFrame:
+def find_shared(rows: DataFrame, known: DataFrame | None) -> DataFrame:
     """Return the identities that several records have, and whether one of them was accepted before.
 
     known: `identities` of records accepted before, None if there are none. Only identities are compared, so whole
@@ -70,10 +70,10 @@ def shared(rows: DataFrame, known: DataFrame | None) -> DataFrame:
     return found.where(sf.col("_records") > 1).drop("_records")
 
 
-def doubles(rows: DataFrame, shared: DataFrame) -> DataFrame:
+def find_duplicates(rows: DataFrame, shared: DataFrame) -> DataFrame:
     """Return the positions of duplicates; the first record by file and row is the original.
 
-    rows: see `judged`. shared: see `shared`, as a written table, so that Spark knows its small size.
+    rows: see `check_records`. shared: see `find_shared`, as a written table, so that Spark knows its small size.
     """
     alike = rows.where(_judgeable()).select(*_hashes(), *ORIGIN).join(shared, list(KEYS))
     again = sf.row_number().over(Window.partitionBy(*KEYS).orderBy("written", "file", "row", "path")) > 1
@@ -81,12 +81,12 @@ def doubles(rows: DataFrame, shared: DataFrame) -> DataFrame:
     return found.select(*(sf.col(name).alias(f"_{name}") for name in _PLACE))
 
 
-def without_doubles(rows: DataFrame, doubles: DataFrame) -> DataFrame:
+def mark_duplicates(rows: DataFrame, doubles: DataFrame) -> DataFrame:
     """Mark the records among the duplicates, which are a written table, too."""
     same = [sf.col(name) == sf.col(f"_{name}") for name in _PLACE]
-    told = rows.join(doubles, same, "left")
+    marked = rows.join(doubles, same, "left")
     reason = sf.when(sf.col("_path").isNotNull(), DUPLICATE).otherwise(sf.col("reason"))
-    return told.withColumn("reason", reason).drop(*doubles.columns)
+    return marked.withColumn("reason", reason).drop(*doubles.columns)
 
 
 def _latecomers(arrived: DataFrame, lateness_s: float) -> DataFrame:

@@ -46,7 +46,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def taken(self, which: Ints | Bools) -> "Rows":
+    def select(self, which: Ints | Bools) -> "Rows":
         """Return some of the rows."""
         return Rows(
             self.features[which],
@@ -57,11 +57,11 @@ class Rows:
             self.unlimited,
         )
 
-    def at_most(self, number: int, rng: np.random.Generator) -> "Rows":
+    def sample(self, number: int, rng: np.random.Generator) -> "Rows":
         """Return all rows, or a uniform random sample of that size."""
         if len(self) <= number:
             return self
-        return self.taken(np.sort(rng.choice(len(self), number, replace=False)).astype(np.int32))
+        return self.select(np.sort(rng.choice(len(self), number, replace=False)).astype(np.int32))
 
 
 class Candidate(NamedTuple):
@@ -73,7 +73,7 @@ class Candidate(NamedTuple):
     tube: float = 0.1  # epsilon
     gamma: float = 0.0
 
-    def told(self) -> dict[str, float | str]:
+    def parameters(self) -> dict[str, float | str]:
         """Return its parameters for display."""
         label = {"label": "logarithm" if self.logarithm else "seconds"}
         if not self.kind.startswith("svr"):
@@ -82,7 +82,7 @@ class Candidate(NamedTuple):
         return found | {"gamma": self.gamma} if self.kind == "svr-rbf" else found
 
 
-class Fitted(NamedTuple):
+class FitResult(NamedTuple):
     """A regression, and its accuracy on rows that it was not fitted on."""
 
     regressor: Regressor
@@ -90,10 +90,10 @@ class Fitted(NamedTuple):
     accuracy: float | None  # cross-validated; None: too few rows
 
 
-def fit(wanted: Wanted, rows: Rows, seed: int = 0) -> Fitted:
+def fit(wanted: Wanted, rows: Rows, seed: int = 0) -> FitResult:
     """Return the best regression of a kind."""
     rng = np.random.default_rng(seed)
-    folds = fold_of(rows, rng)
+    folds = assign_folds(rows, rng)
     if wanted == "svr":
         winner = _best_machine(rows, folds, rng)
     elif wanted == "linear":
@@ -104,7 +104,7 @@ def fit(wanted: Wanted, rows: Rows, seed: int = 0) -> Fitted:
     if folds.max(initial=0) > 0:
         kept = _held_out(winner, rows, folds, MOST_ROWS, rng)
         accuracy = float(np.mean(window_accuracies(rows, kept)))
-    return Fitted(fitted(winner, rows.at_most(MOST_ROWS, rng)), winner, accuracy)
+    return FitResult(fit_candidate(winner, rows.sample(MOST_ROWS, rng)), winner, accuracy)
 
 
 def _best_machine(rows: Rows, folds: Ints, rng: np.random.Generator) -> Candidate:
@@ -135,12 +135,12 @@ def _held_out(candidate: Candidate, rows: Rows, folds: Ints, most: int, rng: np.
     predicted = np.zeros(len(rows))
     for fold in np.unique(folds):
         apart = folds == fold
-        model = fitted(candidate, rows.taken(~apart).at_most(most, rng))
+        model = fit_candidate(candidate, rows.select(~apart).sample(most, rng))
         predicted[apart] = model.predict(rows.features[apart])
     return predicted
 
 
-def fold_of(rows: Rows, rng: np.random.Generator) -> Ints:
+def assign_folds(rows: Rows, rng: np.random.Generator) -> Ints:
     """Return the fold of each row: one for all rows of a placement; all 0 if nothing can be held out."""
     group, wanted = rows.places, FOLDS
     if len(np.unique(group)) < 2:
@@ -160,7 +160,7 @@ def window_accuracies(rows: Rows, predicted: Floats) -> Floats:
     return accuracies
 
 
-def fitted(candidate: Candidate, rows: Rows) -> Regressor:
+def fit_candidate(candidate: Candidate, rows: Rows) -> Regressor:
     """Fit one candidate."""
     scaling = _scaling(rows, candidate.logarithm)
     weights = np.minimum(rows.counts / rows.counts.mean(), HEAVIEST)

@@ -106,9 +106,9 @@ def read_files(spark: SparkSession, files: Sequence[Path]) -> Ingested:
     columns = {
         name: pa.array([row[place] for row in bad], pa.string()) for place, name in enumerate(("file", "reason"))
     }
-    told = spark.createDataFrame(pa.table(columns))
+    unreadable = spark.createDataFrame(pa.table(columns))
     no_place = [sf.lit(None).cast(kind).alias(name) for name, kind in zip(ORIGIN[1:], _PLACED, strict=True)]
-    nowhere = told.select(*nulls, "file", *no_place, "reason")
+    nowhere = unreadable.select(*nulls, "file", *no_place, "reason")
     if not sound:
         return Ingested(nowhere.drop("reason").limit(0), nowhere)
     told_by = ("_metadata.file_name", "_metadata.file_path", "_metadata.row_index")
@@ -119,16 +119,16 @@ def read_files(spark: SparkSession, files: Sequence[Path]) -> Ingested:
 
 def ingest(raw: DataFrame) -> Ingested:
     """Separate valid records from others. Also for streams, because each row is independent."""
-    return parted(raw.withColumn("reason", reason()))
+    return split_records(raw.withColumn("reason", rejection_reason()))
 
 
-def parted(judged: DataFrame) -> Ingested:
+def split_records(judged: DataFrame) -> Ingested:
     """Separate records by their reason for rejection."""
     good = judged.where(sf.col("reason").isNull()).drop("reason").withColumn("busy", sf.expr(BUSY))
     return Ingested(good, judged.where(sf.col("reason").isNotNull()))
 
 
-def reason() -> Column:
+def rejection_reason() -> Column:
     """Return the first problem of a record; null for a valid one."""
     kinds = ", ".join(f"'{kind}'" for kind in RecordKind)
     rules = [

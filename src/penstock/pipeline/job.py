@@ -29,17 +29,25 @@ from pyspark.sql.types import StringType, StructType
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.features import WINDOW_S
 from penstock.pipeline import summaries
-from penstock.pipeline.arrivals import LATENESS_S, doubles, identities, judged, newest, shared, without_doubles
+from penstock.pipeline.arrivals import (
+    LATENESS_S,
+    check_records,
+    find_duplicates,
+    find_newest,
+    find_shared,
+    list_identities,
+    mark_duplicates,
+)
 from penstock.pipeline.clocks import clocks as clock_table
 from penstock.pipeline.hops import hops as make_hops
 from penstock.pipeline.ingest import UNREADABLE, files_below, read_files, record_schema
 from penstock.pipeline.manifest import Manifest
 from penstock.pipeline.patterns import literal
 from penstock.pipeline.report import telemetry_folder
+from penstock.pipeline.small_tables import as_literal, collect_tables, partitions_for
 from penstock.pipeline.store import Store, locked, read_table
-from penstock.pipeline.together import collect_together, local, partitions_for
 from penstock.pipeline.tuples import tuples as make_tuples
-from penstock.pipeline.windows import edge_windows, features, shares, starts, task_windows
+from penstock.pipeline.windows import compute_features, compute_shares, edge_windows, find_starts, task_windows
 
 __all__ = ["SETTINGS", "Summary", "check", "read_table", "run_pipeline"]
 
@@ -89,7 +97,7 @@ def run_pipeline(
     stream: take only new files, as a stream that ends after the last one. follow: continue until interrupted. step:
     called with the name of each step; an exception from it ends the job there, like a kill.
     """
-    begun = time.monotonic()
+    started = time.monotonic()
     folder, below = check(Path(input), window_s, lateness_s, follow)
     refuse_within(Path(output), Path(input), folder)
     mode = "stream" if stream or follow else "batch"
@@ -100,7 +108,7 @@ def run_pipeline(
             job.run_batch(_files(folder, below))
         else:
             job.run_stream(_pattern(folder.resolve(), below), files_per_batch, follow)
-        return job.summary(time.monotonic() - begun)
+        return job.summary(time.monotonic() - started)
 
 
 class _Job:
@@ -111,9 +119,9 @@ class _Job:
         self._store = store
         self._step = step
         self._problem: Exception | None = None  # that ended a micro-batch
-        self._manifest = self._goes_on(wanted)
+        self._manifest = self._continued(wanted)
 
-    def _goes_on(self, wanted: Manifest) -> Manifest:
+    def _continued(self, wanted: Manifest) -> Manifest:
         """Return the manifest to continue from; a stream must have the settings it was started with."""
         there = self._store.manifest()
         if there is None:
@@ -176,7 +184,7 @@ class _Job:
         quarantined = self._store.table("quarantine", self._manifest)
         kind = sf.when(sf.col("reason").contains(f" {UNREADABLE}: "), f"{UNREADABLE} file").otherwise(sf.col("reason"))
         counts["quarantined"] = quarantined.groupBy(kind.alias("reason")).agg(sf.count("*").alias("count"))
-        found = {name: table.to_pylist() for name, table in collect_together(counts).items()}
+        found = {name: table.to_pylist() for name, table in collect_tables(counts).items()}
         reasons = sorted(found.pop("quarantined"), key=lambda row: (-row["count"], row["reason"]))
         return Summary(
             runs=len(self._manifest.derived),
@@ -201,24 +209,26 @@ class _Job:
     def _take(self, manifest: Manifest, files: Sequence[Path]) -> Manifest:
         """Check the records of files, and write them to a new part of the growing tables."""
         with partitions_for(self._spark, files):
-            return self._taken(manifest, files)
+            return self._take_parts(manifest, files)
 
-    def _taken(self, manifest: Manifest, files: Sequence[Path]) -> Manifest:
+    def _take_parts(self, manifest: Manifest, files: Sequence[Path]) -> Manifest:
         store, part = self._store, manifest.next_part
         self._step(f"checking {len(files):,} files")
         records, unreadable = read_files(self._spark, sorted(files))
-        came = store.write(newest(records), "arrivals", part)
+        came = store.write(find_newest(records), "arrivals", part)
         earlier = [store.table("arrivals", manifest)] if manifest.taken else []
         known = None
         if earlier:
             oldest = came.agg(sf.min("oldest")).collect()[0][0]
-            known = identities(store.table("records", manifest), float("inf") if oldest is None else oldest)
+            known = list_identities(store.table("records", manifest), float("inf") if oldest is None else oldest)
         self._step("finding duplicates")
-        rows = judged(records, store.union([came, *earlier], came.schema), manifest.lateness_s, manifest.window_s)
-        alike = store.write(shared(records, known), "_work/shared", part)
-        again = store.write(doubles(rows, alike), "_work/doubles", part)
+        rows = check_records(
+            records, store.union([came, *earlier], came.schema), manifest.lateness_s, manifest.window_s
+        )
+        alike = store.write(find_shared(records, known), "_work/shared", part)
+        again = store.write(find_duplicates(rows, alike), "_work/doubles", part)
         self._step("writing records")
-        self._part(without_doubles(rows, again).unionByName(unreadable), part)
+        self._part(mark_duplicates(rows, again).unionByName(unreadable), part)
         kept = record_schema()
         bad = StructType([*kept.fields]).add("file", StringType()).add("reason", StringType())
         return msgspec.structs.replace(
@@ -261,25 +271,25 @@ class _Job:
             return store.write(frame, table, part)
 
         clocks = self._small(clock_table(good))
-        begun = self._small(starts(good, clocks))
+        starts = self._small(find_starts(good, clocks))
         hops = written("hops", make_hops(good, clocks))
         tuples = written("tuples", make_tuples(hops, good, clocks))
-        seen = written("features", features(good, clocks, begun, window_s))
-        written("task_windows", task_windows(hops, seen, begun, window_s))
-        written("edge_windows", edge_windows(hops, seen, begun, window_s))
-        written("shares", shares(hops, begun, window_s))
+        seen = written("features", compute_features(good, clocks, starts, window_s))
+        written("task_windows", task_windows(hops, seen, starts, window_s))
+        written("edge_windows", edge_windows(hops, seen, starts, window_s))
+        written("shares", compute_shares(hops, starts, window_s))
         tails = self._small(summaries.task_tails(hops))
         self._step("making reports")
         reports = _reports(hops, tuples, good, tails)
-        for table, found in collect_together(reports).items():
-            written(f"reports/{table}", local(self._spark, found, reports[table]))
+        for table, found in collect_tables(reports).items():
+            written(f"reports/{table}", as_literal(self._spark, found, reports[table]))
         derived = manifest.derived | dict.fromkeys(manifest.touched, part)
         done = {"derived": derived, "touched": [], "schemas": schemas, "parts": manifest.parts + 1}
         return msgspec.structs.replace(manifest, **done)
 
     def _small(self, frame: DataFrame) -> DataFrame:
         """Compute a small table once instead of in every step that joins it."""
-        return local(self._spark, frame.toArrow(), frame)
+        return as_literal(self._spark, frame.toArrow(), frame)
 
     def _publish(self, manifest: Manifest) -> None:
         self._step("publishing")

@@ -18,9 +18,9 @@ from penstock.pipeline import tables
 from penstock.pipeline.clocks import clocks as clock_table
 from penstock.pipeline.hops import component, each_once
 from penstock.pipeline.hops import hops as make_hops
-from penstock.pipeline.ingest import parted, read_telemetry, reason, telemetry_files
+from penstock.pipeline.ingest import read_telemetry, rejection_reason, split_records, telemetry_files
 from penstock.pipeline.phases import Event, Phase, cut, events
-from penstock.pipeline.reported import (
+from penstock.pipeline.report_rows import (
     ComponentTimes,
     EdgeTimes,
     Latencies,
@@ -32,7 +32,7 @@ from penstock.pipeline.reported import (
     SlowMachine,
     SlowTask,
 )
-from penstock.pipeline.together import collect_together, local, partitions_for
+from penstock.pipeline.small_tables import as_literal, collect_tables, partitions_for
 from penstock.pipeline.tuples import tuples as make_tuples
 
 SETTLE_S = 2.0
@@ -51,7 +51,7 @@ def telemetry_folder(folder: Path) -> Path:
     """Return the telemetry folder of a run, given the run's folder or the telemetry's."""
     if not folder.is_dir():
         raise FileProblem(f"{folder}: is not a folder; use the folder of a run or of its telemetry")
-    below = folder / str(_told(folder).get("telemetry") or "telemetry")
+    below = folder / str(_read_run_json(folder).get("telemetry") or "telemetry")
     return below if below.is_dir() else folder
 
 
@@ -71,11 +71,11 @@ def run_report(
     step(f"reading {len(files):,} files")
     with partitions_for(spark, files) as partitions:
         raw, unreadable = read_telemetry(spark, telemetry)
-        judged = raw.coalesce(partitions).withColumn("reason", reason()).localCheckpoint(eager=False)
-        good, malformed = parted(judged)
+        judged = raw.coalesce(partitions).withColumn("reason", rejection_reason()).localCheckpoint(eager=False)
+        good, malformed = split_records(judged)
         good = _of_one_run(good, folder)
         quarantined = malformed.unionByName(unreadable)
-        read = _Read(spark, folder, good, quarantined)
+        read = _RunRecords(spark, folder, good, quarantined)
         step(f"joining {read.about['records']:,} records to tuples")
         # Checkpoints cut off query plans: what has been computed is neither analysed nor planned again.
         hops = each_once(make_hops(good, read.clocks)).localCheckpoint(eager=False)
@@ -87,12 +87,12 @@ def run_report(
         return report
 
 
-class _Read:
+class _RunRecords:
     """The records of a run, and the facts about all of them that every step needs."""
 
     def __init__(self, spark: SparkSession, folder: Path, good: DataFrame, quarantined: DataFrame) -> None:
         clocks = clock_table(good)
-        found = collect_together(
+        found = collect_tables(
             {
                 "runs": good.groupBy("run").agg(
                     sf.count("*").alias("records"), sf.max(sf.col("emulated").cast("int")).alias("emulated")
@@ -102,12 +102,14 @@ class _Read:
             }
         )
         self.good = good
-        self.clocks = local(spark, found["clocks"], clocks)
+        self.clocks = as_literal(spark, found["clocks"], clocks)
         self.reasons = _rows(found["reasons"], Reason)
         self.about = _about(folder, found["runs"].to_pylist())
 
 
-def _summed_up(read: _Read, hops: DataFrame, tuples: DataFrame, settle_s: float, step: Callable[[str], None]) -> Report:
+def _summed_up(
+    read: _RunRecords, hops: DataFrame, tuples: DataFrame, settle_s: float, step: Callable[[str], None]
+) -> Report:
     about, good, clocks = read.about, read.good, read.clocks
     span = tuples.agg(
         sf.min("due").alias("start"),
@@ -115,7 +117,7 @@ def _summed_up(read: _Read, hops: DataFrame, tuples: DataFrame, settle_s: float,
         sf.max("finished").alias("finished"),
         sf.collect_set(component("source")).alias("sources"),
     )
-    found = collect_together({"span": span, "events": events(good, clocks)})
+    found = collect_tables({"span": span, "events": events(good, clocks)})
     start, last, finished, sources = found["span"].to_pylist()[0].values()
     if start is None or last is None:
         raise NothingToReport(_why_nothing(about, read.reasons))
@@ -124,7 +126,7 @@ def _summed_up(read: _Read, hops: DataFrame, tuples: DataFrame, settle_s: float,
     phases = cut(happened, start, math.nextafter(last, math.inf), settle_s, first)
     step("computing tables")
     tails = tables.task_tails(hops, phases)
-    found = collect_together(
+    found = collect_tables(
         {
             "rates": tables.task_rates(good, clocks, phases),
             "lags": tables.worst_lags(good, clocks, phases),
@@ -167,7 +169,7 @@ def _summed_up(read: _Read, hops: DataFrame, tuples: DataFrame, settle_s: float,
     )
 
 
-def _told(folder: Path) -> dict[str, Any]:
+def _read_run_json(folder: Path) -> dict[str, Any]:
     """Return the contents of `run.json` in a run's folder or beside its telemetry; empty if there is none."""
     for place in (folder, folder.parent):
         try:
@@ -180,7 +182,7 @@ def _told(folder: Path) -> dict[str, Any]:
 
 def _of_one_run(good: DataFrame, folder: Path) -> DataFrame:
     """Select the records of the folder's run; several runs may have written to one telemetry folder."""
-    wanted = _told(folder).get("run")
+    wanted = _read_run_json(folder).get("run")
     return good if wanted is None else good.where(sf.col("run") == wanted)
 
 
@@ -189,23 +191,23 @@ def _about(folder: Path, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         named = ", ".join(sorted(row["run"] for row in runs)[:MOST_RUNS])
         raise FileProblem(f"{folder}: contains the telemetry of {len(runs)} runs, {named}; use the folder of one run")
     found = runs[0] if runs else {"run": None, "records": 0, "emulated": None}
-    told = _told(folder)
-    cluster = told.get("emulated") if isinstance(told.get("emulated"), str) else None
+    described = _read_run_json(folder)
+    cluster = described.get("emulated") if isinstance(described.get("emulated"), str) else None
     return {
         "run": found["run"] or folder.name,
-        "application": str(told.get("application") or "unnamed application"),
-        "policy": str(told.get("policy") or "start"),
+        "application": str(described.get("application") or "unnamed application"),
+        "policy": str(described.get("policy") or "start"),
         "emulated": cluster or ("a described cluster" if found["emulated"] else None),
-        "master": str(told.get("master") or ""),
+        "master": str(described.get("master") or ""),
         "records": found["records"],
-        "tuples": _policies(told),
+        "tuples": _policies(described),
     }
 
 
-def _policies(told: Mapping[str, Any]) -> str:
+def _policies(described: Mapping[str, Any]) -> str:
     """Return the tuple policies that a run started with, in words; empty if there were none or they are unknown."""
     try:
-        found = msgspec.convert((told.get("setup") or {}).get("tuples") or {}, TuplePolicies)
+        found = msgspec.convert((described.get("setup") or {}).get("tuples") or {}, TuplePolicies)
     except (msgspec.ValidationError, AttributeError):
         return ""
     return ", ".join(f"{name} {text}" for name, text in found.texts.items())

@@ -26,8 +26,8 @@ from penstock.model.features import CAPACITIES, EDGE_FEATURES, EDGE_WINDOW, TASK
 from penstock.pipeline.fitting import KINDS, Rows, Wanted, fit
 from penstock.pipeline.manifest import MANIFEST, read_manifest
 from penstock.pipeline.patterns import literal
+from penstock.pipeline.small_tables import collect_tables, partitions_for
 from penstock.pipeline.store import read_table
-from penstock.pipeline.together import collect_together, partitions_for
 
 BEST: Literal["best"] = "best"
 Kept = Wanted | Literal["best"]
@@ -38,7 +38,7 @@ _SCHEMA = """of string, name string, rows long, placements long, kind string, pa
     beside string, model binary, linear binary, mean binary"""
 
 
-class Trained(NamedTuple):
+class TrainingResult(NamedTuple):
     """Result of training the regression of a component or stream."""
 
     of: str  # component or stream
@@ -64,7 +64,7 @@ class Training:
     """Models and their training results: components, then streams, by name."""
 
     models: LatencyModels
-    trained: list[Trained]
+    trained: list[TrainingResult]
 
 
 def train_latency(
@@ -95,7 +95,7 @@ def _trained_on(
     step: Callable[[str], None],
 ) -> Training:
     rows = labelled_rows(spark, tables).cache()
-    seen = seen_of(rows)
+    seen = find_origins(rows)
     groups = len(seen.groups)
     if not groups:
         raise _nothing(spark, tables)
@@ -129,14 +129,14 @@ def _trained_on(
     return Training(models, trained)
 
 
-class Seen(NamedTuple):
+class RowOrigins(NamedTuple):
     """What labelled rows belong to."""
 
     groups: set[tuple[str, str]]  # of, name
     runs: dict[str, str]  # by name, a digest of its measurements
 
 
-def seen_of(rows: DataFrame) -> Seen:
+def find_origins(rows: DataFrame) -> RowOrigins:
     """Return the components, streams and runs of labelled rows.
 
     A run's digest is the sum of its rows' hashes, with times rounded to a billionth of a millisecond: it does not
@@ -147,7 +147,9 @@ def seen_of(rows: DataFrame) -> Seen:
     digests: dict[str, int] = {}
     for row in found:
         digests[row["run"]] = digests.get(row["run"], 0) + int(row["digest"])
-    return Seen({(row["of"], row["name"]) for row in found}, {run: f"{one:x}" for run, one in sorted(digests.items())})
+    return RowOrigins(
+        {(row["of"], row["name"]) for row in found}, {run: f"{one:x}" for run, one in sorted(digests.items())}
+    )
 
 
 def _nothing(spark: SparkSession, tables: str | Path) -> FileProblem:
@@ -254,8 +256,8 @@ def _fit_group(kind: Kept, seed: int, table: pa.Table) -> pa.Table:
     rows = group_rows(table)
     kinds = KINDS if kind == BEST else tuple(one for one in KINDS if one in (kind, *BESIDE))
     found = {one: fit(one, rows, seed) for one in kinds}
-    told = {name: one.accuracy for name, one in found.items()}
-    main = found[max(kinds, key=lambda one: told[one] or 0.0) if kind == BEST else kind]
+    accuracies = {name: one.accuracy for name, one in found.items()}
+    main = found[max(kinds, key=lambda one: accuracies[one] or 0.0) if kind == BEST else kind]
     return pa.table(
         {
             "of": [table["of"][0].as_py()],
@@ -263,9 +265,9 @@ def _fit_group(kind: Kept, seed: int, table: pa.Table) -> pa.Table:
             "rows": [len(rows)],
             "placements": [len(np.unique(rows.places))],
             "kind": [main.candidate.kind],
-            "parameters": [msgspec.json.encode(main.candidate.told()).decode()],
+            "parameters": [msgspec.json.encode(main.candidate.parameters()).decode()],
             "accuracy": pa.array([main.accuracy], pa.float64()),
-            "beside": [msgspec.json.encode(told).decode()],
+            "beside": [msgspec.json.encode(accuracies).decode()],
             "model": [pack_regressor(main.regressor)],
             "linear": [pack_regressor(found["linear"].regressor)],
             "mean": [pack_regressor(found["mean"].regressor)],
@@ -273,8 +275,8 @@ def _fit_group(kind: Kept, seed: int, table: pa.Table) -> pa.Table:
     )
 
 
-def _trained(row: Any) -> Trained:
-    return Trained(
+def _trained(row: Any) -> TrainingResult:
+    return TrainingResult(
         of=row["of"],
         name=row["name"],
         kind=row["kind"],
@@ -300,7 +302,7 @@ def _described(spark: SparkSession, tables: str | Path) -> tuple[dict[str, int],
     edges, tasks = read_windows(spark, tables, "edge_windows"), read_windows(spark, tables, "task_windows")
     ends = edges.select(sf.col("source").alias("task")).union(edges.select(sf.col("target").alias("task"))).distinct()
     has = (sf.max("machine_cpu").alias("cpu"), sf.max("machine_memory").alias("memory"))
-    found = collect_together({"ends": ends, "machines": tasks.groupBy("machine").agg(*has)})
+    found = collect_tables({"ends": ends, "machines": tasks.groupBy("machine").agg(*has)})
     counted = Counter(re.sub(r"\[\d+\]$", "", row["task"]) for row in found["ends"].to_pylist())
     machines = {row["machine"]: (row["cpu"], row["memory"]) for row in found["machines"].to_pylist()}
     known = {name: both for name, both in sorted(machines.items()) if None not in both}

@@ -32,40 +32,40 @@ _AT_END = {
 """Suffix of a task's column at one end of an edge."""
 
 
-def starts(good: DataFrame, clocks: DataFrame) -> DataFrame:
+def find_starts(good: DataFrame, clocks: DataFrame) -> DataFrame:
     """Return one row per run: when its first tuple was due, according to its sources or else to the controller.
 
     For batches of whole runs, like all functions here.
     """
-    told = good.where(sf.col("kind").isin(RecordKind.ROOT.value, RecordKind.DONE.value)).select(
+    rows = good.where(sf.col("kind").isin(RecordKind.ROOT.value, RecordKind.DONE.value)).select(
         "kind", "run", "worker", "incarnation", "due"
     )
     first = sf.min(sf.when(sf.col("kind") == RecordKind.ROOT.value, sf.col("due")))
     return (
-        on_controller_clock(told, clocks, ("due",))
+        on_controller_clock(rows, clocks, ("due",))
         .groupBy("run")
         .agg(sf.coalesce(first, sf.min("due")).alias("first_due"))
     )
 
 
-def tuples_starts(tuples: DataFrame) -> DataFrame:
-    """Return the same as `starts` from the table of tuples; only tuples recorded by a source have a `source`."""
-    told = sf.min(sf.when(sf.col("source").isNotNull(), sf.col("due")))
-    return tuples.groupBy("run").agg(sf.coalesce(told, sf.min("due")).alias("first_due"))
+def find_tuple_starts(tuples: DataFrame) -> DataFrame:
+    """Return the same as `find_starts` from the table of tuples; only tuples recorded by a source have a `source`."""
+    rows = sf.min(sf.when(sf.col("source").isNotNull(), sf.col("due")))
+    return tuples.groupBy("run").agg(sf.coalesce(rows, sf.min("due")).alias("first_due"))
 
 
-def features(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
+def compute_features(good: DataFrame, clocks: DataFrame, starts: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
     """Return one row per window and task, with its features; if it was on several machines, only its load.
 
-    begun: see `starts`.
+    starts: see `find_starts`.
     """
-    loads = _task_loads(good, clocks, begun, window_s)
+    loads = _task_loads(good, clocks, starts, window_s)
     here = loads.groupBy(*_WINDOW, "machine").agg(
         sf.sum("processed").alias("machine_processed"),
         sf.max("seconds").alias("longest"),
         (sf.count("*") - 1).alias("colocated"),
     )
-    here = here.join(_machines(good, clocks, begun, window_s), [*_WINDOW, "machine"], "left")
+    here = here.join(_machines(good, clocks, starts, window_s), [*_WINDOW, "machine"], "left")
     # The machine's own seconds: a task that arrived or left in the window has fewer.
     load = sf.try_divide("machine_processed", sf.coalesce("machine_seconds", "longest"))
     places = sf.count("*").over(Window.partitionBy(*_WINDOW, "task"))
@@ -80,13 +80,13 @@ def features(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: flo
     ).unionByName(moved.select(*_WINDOW, "task", own), allowMissingColumns=True)  # fmt: skip
 
 
-def task_windows(hops: DataFrame, features: DataFrame, begun: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
+def task_windows(hops: DataFrame, features: DataFrame, starts: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
     """Return one row per window and task, with the columns of `TASK_WINDOW`."""
     seen = hops.select(
         "run", "processing", "started", sf.col("target").alias("task"), sf.col("target_machine").alias("machine")
     )
     labels = (
-        in_windows(seen, "started", begun, window_s)
+        in_windows(seen, "started", starts, window_s)
         .groupBy(*_WINDOW, "task", "machine")
         .agg(sf.count("*").alias("count"), sf.avg("processing").alias("processing_s"))
     )
@@ -94,11 +94,11 @@ def task_windows(hops: DataFrame, features: DataFrame, begun: DataFrame, window_
     return rows.withColumn("component", component("task")).select(*TASK_WINDOW)
 
 
-def edge_windows(hops: DataFrame, features: DataFrame, begun: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
+def edge_windows(hops: DataFrame, features: DataFrame, starts: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
     """Return one row per window, stream and pair of tasks, with the columns of `EDGE_WINDOW`."""
     between = hops.withColumn("between", sf.col("started") - sf.col("emitted"))
     rows = (
-        in_windows(between, "started", begun, window_s)
+        in_windows(between, "started", starts, window_s)
         .groupBy(*_WINDOW, *_PAIR, *_MACHINES)
         .agg(sf.count("*").alias("count"), sf.avg("between").alias("transfer_s"))
     )
@@ -109,40 +109,40 @@ def edge_windows(hops: DataFrame, features: DataFrame, begun: DataFrame, window_
     return rows.withColumn("same_machine", together).select(*EDGE_WINDOW)
 
 
-def shares(hops: DataFrame, begun: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
+def compute_shares(hops: DataFrame, starts: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
     """Return one row per window, stream and pair of tasks: the sampled tuples, and their share of the stream's.
 
     Shares are the weights of eqs. (2.2) and (2.3): over several windows they follow from the summed tuples.
     """
-    placed = in_windows(hops, "started", begun, window_s)
+    placed = in_windows(hops, "started", starts, window_s)
     counted = placed.groupBy(*_WINDOW, *_PAIR).agg(sf.count("*").alias("tuples"))
     whole = sf.sum("tuples").over(Window.partitionBy(*_WINDOW, "stream"))
     return counted.select(*_WINDOW, *_PAIR, "tuples", (sf.col("tuples") / whole).alias("share"))
 
 
-def in_windows(rows: DataFrame, time: str, begun: DataFrame, window_s: float) -> DataFrame:
+def in_windows(rows: DataFrame, time: str, starts: DataFrame, window_s: float) -> DataFrame:
     """Add the number of the window that contains a time; rows before the first window are left out."""
     number = sf.floor((sf.col(time) - sf.col("first_due")) / window_s)
-    placed = rows.join(sf.broadcast(begun), "run").withColumn("window", number)
+    placed = rows.join(sf.broadcast(starts), "run").withColumn("window", number)
     placed = placed.where(sf.col("window").between(0, MOST_WINDOWS))
     return placed.withColumn("window", sf.col("window").cast("int")).drop("first_due")
 
 
-def _task_loads(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: float) -> DataFrame:
+def _task_loads(good: DataFrame, clocks: DataFrame, starts: DataFrame, window_s: float) -> DataFrame:
     """Return one row per window, task and machine: the tuples processed there, and over how many seconds."""
-    rows = _intervals(good, RecordKind.TASK, clocks, begun, window_s)
+    rows = _intervals(good, RecordKind.TASK, clocks, starts, window_s)
     return rows.groupBy(*_WINDOW, "task", "machine").agg(
         sf.sum("processed").alias("processed"), sf.sum("interval").alias("seconds")
     )
 
 
-def _machines(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: float) -> DataFrame:
+def _machines(good: DataFrame, clocks: DataFrame, starts: DataFrame, window_s: float) -> DataFrame:
     """Return one row per window and machine: its capacity, and the share of its cpu that all of its workers used.
 
     Its workers share the machine; each reports its whole capacity and the share used by itself. A worker that arrived
     or left in the window used nothing in the rest of the machine's own seconds.
     """
-    rows = _intervals(good, RecordKind.MACHINE, clocks, begun, window_s)
+    rows = _intervals(good, RecordKind.MACHINE, clocks, starts, window_s)
     workers = rows.groupBy(*_WINDOW, "machine", "worker").agg(
         sf.sum(sf.col("busy") * sf.col("interval")).alias("used"),
         sf.sum("interval").alias("seconds"),
@@ -157,7 +157,7 @@ def _machines(good: DataFrame, clocks: DataFrame, begun: DataFrame, window_s: fl
     )
 
 
-def _intervals(good: DataFrame, kind: RecordKind, clocks: DataFrame, begun: DataFrame, window_s: float) -> DataFrame:
+def _intervals(good: DataFrame, kind: RecordKind, clocks: DataFrame, starts: DataFrame, window_s: float) -> DataFrame:
     rows = on_controller_clock(good.where(sf.col("kind") == kind.value), clocks, ("at",))
     rows = rows.withColumns({"middle": sf.col("at") - sf.col("interval") / 2, "machine": machine("worker")})
-    return in_windows(rows, "middle", begun, window_s)
+    return in_windows(rows, "middle", starts, window_s)

@@ -15,7 +15,7 @@ from penstock.cli.autopilot.history_plots import in_force, stretches
 from penstock.model.cluster import Cluster
 from penstock.model.topology import Application
 from penstock.runtime.storage.run_folder import create, ended, load
-from tests.autopilot.fake_target import GOOD, SEARCH, START, FakePlant, misplaced, pilot
+from tests.autopilot.fake_target import GOOD, SEARCH, START, FakeTarget, misplaced, pilot
 from tests.conftest import Ran
 
 Penstock = Callable[..., Ran]
@@ -25,10 +25,10 @@ Penstock = Callable[..., Ran]
 def folder(tmp_path: Path) -> Path:
     """A run whose autopilot has made one change that was kept, and then held still."""
     info = create("chain", tmp_path / "runs")
-    plant = FakePlant(lambda placed: 0.1 + 0.1 * len({slot.partition("/")[0] for slot in placed.values()}))
-    plant.placed = {**START, "in[0]": "m1/0", "out[0]": "m1/1"}
+    target = FakeTarget(lambda placed: 0.1 + 0.1 * len({slot.partition("/")[0] for slot in placed.values()}))
+    target.placed = {**START, "in[0]": "m1/0", "out[0]": "m1/1"}
     ledger = Ledger(info.path / LEDGER)
-    Autopilot(plant, AutopilotSettings(policy=SEARCH), guard=Guard(interval_s=1.0), ledger=ledger).run(100.0)
+    Autopilot(target, AutopilotSettings(policy=SEARCH), guard=Guard(interval_s=1.0), ledger=ledger).run(100.0)
     return info.path
 
 
@@ -72,13 +72,13 @@ def test_latency_is_not_drawn_where_none_was_seen() -> None:
 
 
 def test_a_bound_is_drawn_from_when_its_change_was_in_force_and_not_while_it_was_decided() -> None:
-    plant = FakePlant(misplaced)
+    target = FakeTarget(misplaced)
 
     def propose(application: Application, cluster: Cluster, inputs: Inputs) -> Proposal:
-        plant.wait(11.0)
+        target.wait(11.0)
         return GOOD(application, cluster, inputs)
 
-    loop = pilot(plant, propose)
+    loop = pilot(target, propose)
     acted, held = loop.step(), loop.step()
     assert acted is not None
     assert held is not None

@@ -11,7 +11,7 @@ from penstock.calibration import Calibration
 from penstock.model.cluster import Cluster, Distances
 from penstock.model.topology import Application, Distribution, ServiceTime
 from penstock.papers.predictive import trial
-from penstock.papers.predictive.calibrated import calibrate, calibrated_twin, followed, observed
+from penstock.papers.predictive.calibrated import calibrate, calibrated_twin, summarise_visits, traced_hops
 from penstock.papers.predictive.models import observed_loads
 from penstock.papers.predictive.settings import DELAY_VARIATION, SOME, Setting, cases, loads_in_turn
 from penstock.papers.predictive.visits import Site, Visit
@@ -111,7 +111,7 @@ def test_visits_are_summed_up_as_the_telemetry_of_a_run_is(setting: Setting) -> 
     site = Site(setting, 0.3, 1140)
     assert site.window_s == pytest.approx(2.0)  # records of tasks are of whole seconds
     visit = site.visit(setting.default, 1)
-    found = observed(site.instance, [visit], followed(site.instance, [visit]))
+    found = summarise_visits(site.instance, [visit], traced_hops(site.instance, [visit]))
     expected = without_spark.observed(visit.records.to_pandas(), settle_s=1.0)
     assert found.seconds == pytest.approx(expected.seconds)
     for name in ("tasks", "workers", "services", "streams", "trees"):

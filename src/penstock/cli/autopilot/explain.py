@@ -8,7 +8,7 @@ import typer
 from penstock.cli.inputs import JsonOption, RunOption, RunsOption, policy_names
 
 if TYPE_CHECKING:
-    from penstock.autopilot.ledger import Book, Decision, Episode, Inputs, Step
+    from penstock.autopilot.ledger import Decision, Episode, Inputs, LedgerContents, TaskMove
 
 EXAMPLE = "penstock autopilot explain last --policy r-storm --policy t-storm"
 MOST_MOVES = 12  # that are listed
@@ -51,7 +51,7 @@ def explain(
     _print_others(episode, again, others, same)
 
 
-def find(book: "Book", text: str) -> "Episode":
+def find(book: "LedgerContents", text: str) -> "Episode":
     """Return the decision of a number."""
     from penstock.model.errors import InvalidInput, UnknownName, choices
 
@@ -114,7 +114,7 @@ def _busiest(made: "Decision") -> str:
     return f"{name} at {cpu[name]:.0%}"
 
 
-def _print_moves(moves: "list[Step]") -> None:
+def _print_moves(moves: "list[TaskMove]") -> None:
     from penstock.cli.output import console, table
 
     if not moves:

@@ -8,7 +8,7 @@ import typer
 from penstock.cli.inputs import JsonOption, RunArgument, RunsOption
 
 if TYPE_CHECKING:
-    from penstock.autopilot.ledger import Book, Episode
+    from penstock.autopilot.ledger import Episode, LedgerContents
     from penstock.runtime.storage.run_folder import RunInfo
 
 EXAMPLE = "penstock autopilot history --plot latency.png"
@@ -43,16 +43,16 @@ def history(
         _print(book, info, plot)
 
 
-def open_ledger(run: str | None, runs: Path) -> "tuple[RunInfo, Book]":
+def open_ledger(run: str | None, runs: Path) -> "tuple[RunInfo, LedgerContents]":
     """Return a run and its ledger; say on the terminal which of its lines could not be read."""
     from dataclasses import replace
 
-    from penstock.autopilot.ledger import LEDGER, read
+    from penstock.autopilot.ledger import LEDGER, read_ledger
     from penstock.cli.output import errors
     from penstock.runtime.storage.run_folder import alive, find
 
     info = find(run, runs)
-    book = replace(read(info.path / LEDGER), ended=info.ended is not None or not alive(info.pid))
+    book = replace(read_ledger(info.path / LEDGER), ended=info.ended is not None or not alive(info.pid))
     for problem in book.problems:
         errors.print(f"warning: {problem}", style="yellow", markup=False, soft_wrap=True)
     return info, book
@@ -71,7 +71,7 @@ def percent(change: float | None) -> str:
     return "-" if change is None else f"{change:+.1%}"
 
 
-def _print(book: "Book", info: "RunInfo", plot: Path | None) -> None:
+def _print(book: "LedgerContents", info: "RunInfo", plot: Path | None) -> None:
     from penstock.cli.formatting import plural
     from penstock.cli.output import console, table
     from penstock.cli.run_view import clock, milliseconds

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from penstock.autopilot.control_target import Reading
-    from penstock.autopilot.ledger import Book, Episode
+    from penstock.autopilot.ledger import Episode, LedgerContents
 
 COLOURS = {"kept": "#3a8f5c", "rolled back": BEST, "shadow": GREY}
 QUIET = ("held",)  # decisions to leave all as it is, marked on the axis only
@@ -20,7 +20,7 @@ BOUND = "bound, while judged"
 APART = 2.0  # times as long as the shorter of two readings, from which on what lies between them was not seen
 
 
-def plot_history(book: "Book", title: str, path: Path) -> None:
+def plot_history(book: "LedgerContents", title: str, path: Path) -> None:
     """Draw the mean and the 99th percentile of every reading, the bound of every change, and what became of it."""
     figure, axis = pyplot.subplots(figsize=(9, 4))
     _draw_readings(axis, book.readings)

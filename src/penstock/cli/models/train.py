@@ -13,7 +13,7 @@ from penstock.cli.inputs import JsonOption, MasterOption, refuse_master
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.pipeline.training import Trained, Training
+    from penstock.pipeline.training import Training, TrainingResult
 
 KINDS = ("best", "svr", "linear", "mean")
 EXAMPLE = "penstock models train tables --application word-count --output word-count.npz"
@@ -134,7 +134,7 @@ def percent(share: float | None) -> str:
     return "-" if share is None or share != share else f"{100 * share:.1f} %"
 
 
-def _parameters(one: "Trained") -> str:
-    told = {**one.parameters}
-    label = "log" if told.pop("label", "") == "logarithm" else ""
-    return " ".join([*(f"{name}={value:.3g}" for name, value in told.items()), *([label] if label else [])])
+def _parameters(one: "TrainingResult") -> str:
+    parameters = {**one.parameters}
+    label = "log" if parameters.pop("label", "") == "logarithm" else ""
+    return " ".join([*(f"{name}={value:.3g}" for name, value in parameters.items()), *([label] if label else [])])

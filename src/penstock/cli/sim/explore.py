@@ -186,15 +186,15 @@ def _twin(
 def _live(run: str, runs: Path, output: Path, costs: "Costs", limits: "Limits", settings: dict[str, Any]) -> "Index":
     from penstock.cli.output import errors
     from penstock.cli.sim.calibrate import application_of
-    from penstock.exploration.live_exploration import AskedPlant, explore_run, machines_of
+    from penstock.exploration.live_exploration import RemoteTarget, explore_run, machines_of
     from penstock.runtime.storage.run_folder import find_running
 
     info = find_running(run, runs)
     application = application_of(info, None)
-    plant = AskedPlant(info, application, machines_of(info))
+    target = RemoteTarget(info, application, machines_of(info))
     output.mkdir(parents=True, exist_ok=True)
     measured = costs.applied(application)
-    index, done = explore_run(info, plant, output, limits=limits, application=measured, **settings)
+    index, done = explore_run(info, target, output, limits=limits, application=measured, **settings)
     if done.skipped:
         errors.print(f"{done.skipped} placements were left out: no way there sustains the load", markup=False)
     return index

@@ -53,10 +53,10 @@ IDLING = (RRB, LBF_HELD)
 class Player:
     """A sending rule as the adversary sees it: from backlogs to the queue that sends."""
 
-    def __init__(self, spec: str, queues: int, seed: int = 0) -> None:
+    def __init__(self, spec: str, queues: int) -> None:
         self._rule = sending_policy(spec).rule
         self._state = np.zeros(STATE)
-        self._rng = np.random.default_rng(seed)
+        self._rng = np.random.default_rng(0)
         self._left = np.zeros(queues, dtype=np.int64)
         self._came: list[deque[int]] = [deque() for _ in range(queues)]  # arrival slots of the tuples of each queue
         self._slot = 0

@@ -101,9 +101,9 @@ def upper(values: Floats) -> float:
     return float(values.mean() + student.ppf(0.95, len(values) - 1) * deviation(values) / np.sqrt(len(values)))
 
 
-def percent(shares: Floats, digits: int = 1) -> str:
+def percent(shares: Floats) -> str:
     """Format shares as percent with a sign, by mean and standard deviation."""
-    return f"{signed(shares.mean(), digits)[:-2]} ±{100.0 * deviation(shares):.{digits}f} %"
+    return f"{signed(shares.mean())[:-2]} ±{100.0 * deviation(shares):.1f} %"
 
 
 def line(points: "pd.Series[float]") -> Line:

@@ -19,9 +19,9 @@ import pandas as pd
 
 from penstock.calibration import Calibration, Measured
 from penstock.calibration.calibrator import combine
-from penstock.calibration.network import Sent, measure_variation
-from penstock.calibration.observation import SHORTEST_S, Observed
-from penstock.calibration.probe import Probed
+from penstock.calibration.network import Transfer, measure_variation
+from penstock.calibration.observation import SHORTEST_S, RunSummary
+from penstock.calibration.probe import ProbeResults
 from penstock.estimate.latency import Loads
 from penstock.model.cluster import Cluster, Distances
 from penstock.model.instance import Instance
@@ -38,12 +38,12 @@ TIMES = ("sent", "arrived", "started", "finished")
 
 def calibrate(application: Application, cluster: Cluster, visits: Sequence[Visit]) -> Calibration:
     """Measure an application and a cluster, of which only the shape is used, from visits."""
-    shape, machines = wiped_out(application, cluster)
+    shape, machines = erase_costs(application, cluster)
     instance = Instance(shape, machines)
-    hops = followed(instance, visits)
-    sent = on_the_way(instance, hops)
-    probed = Probed(sent=sent, routes={}, moves=[], worked=[], idle=0.0)
-    found = combine(shape, machines, observed(instance, visits, hops), probed)
+    hops = traced_hops(instance, visits)
+    sent = measure_transfers(instance, hops)
+    probed = ProbeResults(sent=sent, routes={}, moves=[], worked=[], idle=0.0)
+    found = combine(shape, machines, summarise_visits(instance, visits, hops), probed)
     noise = measure_variation(machines, sent)
     variation = noise.value if isinstance(noise, Measured) else 0.0
     return msgspec.structs.replace(found, costs=msgspec.structs.replace(found.costs, delay_variation=variation))
@@ -58,7 +58,7 @@ def calibrated_twin(site: Site, calibration: Calibration, loads: Loads) -> Twin:
     return Twin(application, calibration.cluster, calibration.costs)
 
 
-def wiped_out(application: Application, cluster: Cluster) -> tuple[Application, Cluster]:
+def erase_costs(application: Application, cluster: Cluster) -> tuple[Application, Cluster]:
     """Return an application and a cluster without the values that are to be measured."""
     components = tuple(msgspec.structs.replace(one, cpu=0.0, service=ServiceTime()) for one in application.components)
     streams = tuple(msgspec.structs.replace(one, selectivity=1.0, tuple_bytes=0.0) for one in application.streams)
@@ -68,10 +68,10 @@ def wiped_out(application: Application, cluster: Cluster) -> tuple[Application, 
     )
 
 
-def observed(instance: Instance, visits: Sequence[Visit], hops: pd.DataFrame) -> Observed:
+def summarise_visits(instance: Instance, visits: Sequence[Visit], hops: pd.DataFrame) -> RunSummary:
     """Sum visits up as `control.calibration.observing` sums the telemetry of a run up on Spark."""
     inside = hops[hops["inside"]]
-    return Observed(
+    return RunSummary(
         run="visits",
         emulated=True,
         seconds=sum(visit.window.span.seconds for visit in visits),
@@ -82,7 +82,7 @@ def observed(instance: Instance, visits: Sequence[Visit], hops: pd.DataFrame) ->
         services=_services(inside),
         streams=_streams(inside),
         trees=_trees(visits, hops),
-        ways=pd.DataFrame(),  # transfer times of probes; here `on_the_way` has them
+        ways=pd.DataFrame(),  # transfer times of probes; here `measure_transfers` has them
     )
 
 
@@ -122,7 +122,7 @@ def _worker(machine: str, number: int) -> str:
     return f"{machine}/{number}"
 
 
-def followed(instance: Instance, visits: Sequence[Visit]) -> pd.DataFrame:
+def traced_hops(instance: Instance, visits: Sequence[Visit]) -> pd.DataFrame:
     """Return one row per hop of a traced tuple, with the time spent in each place and its slots."""
     parts = [_visit_hops(instance, visit, number) for number, visit in enumerate(visits)]
     rows = pd.concat(parts, ignore_index=True)
@@ -218,7 +218,7 @@ def _told(visits: Sequence[Visit], kind: RecordKind) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def on_the_way(instance: Instance, hops: pd.DataFrame) -> list[Sent]:
+def measure_transfers(instance: Instance, hops: pd.DataFrame) -> list[Transfer]:
     """Return transfer times of traced hops: between machines, and within a machine and a slot.
 
     Bytes' time on both cards is subtracted, so tuples have no size; slots of a machine are equivalent, and one stands
@@ -231,7 +231,7 @@ def on_the_way(instance: Instance, hops: pd.DataFrame) -> list[Sent]:
     alone = alone.where(~far, _unhindered(alone, inside["lane_tps"], far))
     rows = inside.assign(alone=alone, here=here, there=there, near=inside["source_slot"] == inside["slot"])
     return [
-        Sent(
+        Transfer(
             source=int(pair["source_slot"].iloc[0]),
             target=int(pair["slot"].iloc[0]),
             size=0.0,

@@ -44,9 +44,9 @@ def shares(found: Floats, digits: int = 1) -> str:
     return f"{100.0 * found.mean():.{digits}f} ±{100.0 * deviation(found):.{digits}f} %"
 
 
-def changes(found: Floats, digits: int = 1) -> str:
+def changes(found: Floats) -> str:
     """Format changes as percent with a sign, by mean and standard deviation."""
-    return f"{100.0 * found.mean():+.{digits}f} ±{100.0 * deviation(found):.{digits}f} %".replace("-", "−")
+    return f"{100.0 * found.mean():+.1f} ±{100.0 * deviation(found):.1f} %".replace("-", "−")
 
 
 def by_load(found: Floats) -> str:

@@ -107,10 +107,10 @@ def half_to_twice(found: float, said: float) -> bool:
     return said / 2 <= found <= 2 * said
 
 
-def cdf(axis: "Axes", rows: pd.DataFrame, policies: Sequence[str], measure: str = "{}") -> None:
+def cdf(axis: "Axes", rows: pd.DataFrame, policies: Sequence[str]) -> None:
     """Draw the share of instances at or below a value, one curve per policy; few marks, because points are many."""
     for policy in policies:
-        values = np.sort(column(rows, measure.format(policy)))
+        values = np.sort(column(rows, policy))
         share = np.arange(1, len(values) + 1) / len(values)
         every = max(1, len(values) // 8)
         axis.plot(values, share, **_style(policy), markevery=every, label=TITLES[policy])

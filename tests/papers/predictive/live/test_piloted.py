@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from penstock.autopilot.guard import Guard
-from penstock.autopilot.ledger import Alternative, Decision, Episode, Inputs, Opening, Outcome, Step
+from penstock.autopilot.ledger import Alternative, Decision, Episode, Inputs, Opening, Outcome, TaskMove
 from penstock.model.instance import Instance
 from penstock.papers.predictive.live.passes import LAST_S, SETTLE_S, Pass, spans
 from penstock.papers.predictive.live.piloted import Recorded, in_turn, pass_row
@@ -47,7 +47,7 @@ def an_episode(acts: bool = True) -> Episode:
         Alternative(name="predictive", moves=1, score=-0.3, gain=0.25, chosen=True),
     ]
     decision = Decision(
-        at=1.0, number=1, time="", inputs=inputs, alternatives=alternatives, moves=[Step("split[0]", "a/0", "b/0")],
+        at=1.0, number=1, time="", inputs=inputs, alternatives=alternatives, moves=[TaskMove("split[0]", "a/0", "b/0")],
         gain=0.25, acts=acts, reason="a gain", before_s=0.5, bound_s=0.55, cost_s=0.0, predicted_s=0.3,
     )  # fmt: skip
     outcome = Outcome(at=2.0, number=1, verdict="kept" if acts else "held", realised_s=0.42 if acts else None)

@@ -6,7 +6,6 @@ import pytest
 from penstock.estimate.evaluator import Evaluator
 from penstock.exploration.random_placements import machines_used
 from penstock.model.errors import UnknownName
-from penstock.papers.predictive.live.placements import places
 from penstock.papers.predictive.live.settings import (
     APPLICATIONS,
     DEFAULT,
@@ -18,6 +17,7 @@ from penstock.papers.predictive.live.settings import (
     slowed,
     slowed_cluster,
 )
+from penstock.papers.predictive.live.visits import places
 from penstock.papers.predictive.settings import cluster
 from penstock.workloads.storm_applications import word_count
 

@@ -11,10 +11,9 @@ from penstock.experiments.live_cases import live_session
 from penstock.model.instance import Instance
 from penstock.model.placement import Placement
 from penstock.papers.predictive.live.fidelity import calibrated, sink_gains
-from penstock.papers.predictive.live.placements import places
 from penstock.papers.predictive.live.settings import Setting
 from penstock.papers.predictive.live.tables import carried_tps, followed, latencies
-from penstock.papers.predictive.live.visits import Flood, Lengths, Place, Timetable, tour
+from penstock.papers.predictive.live.visits import Flood, Lengths, Place, Timetable, places, tour
 
 pytestmark = pytest.mark.spark
 

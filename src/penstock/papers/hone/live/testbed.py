@@ -26,7 +26,6 @@ QUICK_TAUS = (10, 80)
 CONSERVING_TAU = 80
 FULL, QUICK = Lengths(0.5, 1.75, 0.25, 0.75), Lengths(0.5, 1.5, 0.25, 0.75)
 ROUNDS, QUICK_ROUNDS = 5, 2
-SENDING_TEXT = {STORM: "Storm (fifo)", RRB: "RRB"}
 
 
 def hone_case(quick: bool, taus: Sequence[int] = FEWER_TAUS, **changes: Value) -> dict[str, Value]:
@@ -61,9 +60,9 @@ def taus_of(rows: pd.DataFrame) -> list[int]:
     return [int(tau) for tau in str(rows["taus"].iloc[0]).split()]
 
 
-def to_storm(rows: pd.DataFrame, sending: str, base: str = STORM, measure: str = "mean_ms") -> Ratio:
+def to_storm(rows: pd.DataFrame, sending: str, base: str = STORM) -> Ratio:
     """Return the ratio of a sending to Storm's, or to another."""
-    return against(rows, measure, Choice(ROUTING, sending), Choice(ROUTING, base))
+    return against(rows, "mean_ms", Choice(ROUTING, sending), Choice(ROUTING, base))
 
 
 def published(rows: pd.DataFrame, base: str = STORM) -> dict[int, Ratio]:

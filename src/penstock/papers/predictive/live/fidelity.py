@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from penstock.calibration import Calibration
 from penstock.calibration.calibrator import combine
-from penstock.calibration.observation import observe
+from penstock.calibration.observation import summarise_run
 from penstock.estimate.evaluator import Evaluator
 from penstock.experiments.figure import Case, Claim, Figure, Row, Value
 from penstock.experiments.live_cases import live_session, silent, temporary
@@ -28,10 +28,9 @@ from penstock.model.instance import Instance
 from penstock.model.taskgraph import Floats
 from penstock.model.topology import Kind
 from penstock.papers.predictive.live.claims import LATE, emulated_truly, judged, percent
-from penstock.papers.predictive.live.placements import places
 from penstock.papers.predictive.live.settings import APPLICATIONS, LOAD, Phases, Raised, Setting
 from penstock.papers.predictive.live.tables import MILLISECOND, Followed, carried_tps, followed, latencies
-from penstock.papers.predictive.live.visits import WINDOW, Flood, Lengths, Tell, Timetable, Toured, Visit, tour
+from penstock.papers.predictive.live.visits import WINDOW, Flood, Lengths, Tell, Timetable, Toured, Visit, places, tour
 from penstock.papers.predictive.models import rank_correlation
 from penstock.sim.events import Twin
 
@@ -84,7 +83,7 @@ def run_fidelity(case: Case, tell: Tell = silent) -> Sequence[Row]:
 def calibrated(spark: SparkSession, setting: Setting, toured: Toured) -> Calibration:
     """Measure costs from the run's telemetry before its first move."""
     settle = toured.visits[0].end - toured.visits[0].start
-    observed = observe(spark, toured.telemetry, settle_s=min(2.0, settle / 2), until="move")
+    observed = summarise_run(spark, toured.telemetry, settle_s=min(2.0, settle / 2), until="move")
     return combine(setting.application, setting.cluster, observed, None, window=WINDOW)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
 from penstock.autopilot.guard import Guard
-from penstock.autopilot.ledger import Book, Episode, Ledger
+from penstock.autopilot.ledger import Episode, Ledger, LedgerContents
 from penstock.autopilot.live_target import LiveTarget
 from penstock.model.objective import Objective
 from penstock.model.plan import Plan, to_plan
@@ -51,7 +51,7 @@ class Pass(NamedTuple):
     late: float  # share of readings at which the emulation lagged
 
 
-class WatchedPlant(LiveTarget):
+class WatchedTarget(LiveTarget):
     """A run as a control target that records when tasks moved and how often the emulation lagged."""
 
     def __init__(self, run: Run) -> None:
@@ -107,17 +107,19 @@ def _steered(run: Run, setting: Setting, pilots: Pilots, turn: int, seed: int) -
     )
     policy = pilots.policies[turn]
     begin = monotonic() + SETTLE_S
-    plant, ledger = WatchedPlant(run), Ledger()
-    plant.wait(SETTLE_S)
-    plant.reading()
+    target, ledger = WatchedTarget(run), Ledger()
+    target.wait(SETTLE_S)
+    target.reading()
     pilot = Autopilot(
-        plant, AutopilotSettings(policy=policy, model=str(pilots.models), seed=seed), guard=guard, ledger=ledger
+        target, AutopilotSettings(policy=policy, model=str(pilots.models), seed=seed), guard=guard, ledger=ledger
     )
     # One decision: the next would be due only after its change has been measured.
     pilot.run(guard.readings * guard.interval_s + SETTLE_S)
-    plant.wait(pilots.after_s)
-    before, after = spans(begin, monotonic() - LAST_S, plant.moved)
-    return Pass(run.info.run, policy, turn, before, after, Book(ledger.lines).episodes, float(np.mean(plant.late)))
+    target.wait(pilots.after_s)
+    before, after = spans(begin, monotonic() - LAST_S, target.moved)
+    return Pass(
+        run.info.run, policy, turn, before, after, LedgerContents(ledger.lines).episodes, float(np.mean(target.late))
+    )
 
 
 def spans(

@@ -16,9 +16,12 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import NamedTuple
 
+from penstock.exploration.random_placements import Drawing
+from penstock.model.objective import Objective
 from penstock.model.placement import Placement
 from penstock.model.plan import Plan, to_plan
-from penstock.papers.predictive.live.settings import Phases, Raised, Setting
+from penstock.papers.predictive.live.settings import DEFAULT, Phases, Raised, Setting
+from penstock.planning.planner import Planner
 from penstock.runtime.config import ALL, Checkpointing, Execution, FlowControl, RunConfig, Telemetry
 from penstock.runtime.controller.state_machine import RunFailed
 from penstock.runtime.run import Run
@@ -26,6 +29,8 @@ from penstock.startup.start import start
 
 Tell = Callable[[str], None]
 
+POLICIES = ("t-storm", "t-heron", "r-storm", "predictive", "greedy-random")
+MARGIN = 0.25  # capacity of every placement beyond its load, according to the estimator
 LOOK_S = 0.5  # between two checks of the emulation's lag
 SPARE_S = 15.0  # by which moves may exceed their planned time in total
 WINDOW = 16  # tuples in flight per channel; few, so that back-pressure settles within seconds
@@ -37,6 +42,18 @@ class Place(NamedTuple):
 
     name: str
     placement: Placement
+
+
+def places(setting: Setting, number: int, seed: int) -> list[Place]:
+    """Return a number of placements, the default first, without those of policies that do not sustain the load."""
+    drawing = Drawing(setting.application, setting.cluster, margin=MARGIN, seed=seed)
+    planner = Planner(setting.application, setting.cluster, Objective.DELAY, seed)
+    found = [Place(DEFAULT, setting.default)]
+    for policy in POLICIES:
+        placed = planner.decide(policy).result
+        if len(found) < number and isinstance(placed, Placement) and drawing.sustains(placed):
+            found.append(Place(policy, placed))
+    return found + [Place(f"random {turn + 1}", drawing.draw()) for turn in range(number - len(found))]
 
 
 class Lengths(NamedTuple):

@@ -1,7 +1,7 @@
 """SPARCLE live: applications admitted to a book run, compete, flood and lose a machine, on embedded Spark.
 
-`settings` defines applications and machines, `operated` runs a book and measures rates at the sinks, `stories` has the
-scenarios, `live` the figure and its claims.
+`operated` runs a book and measures rates at the sinks, `stories` has the scenarios with their applications and
+machines, `live` the figure and its claims.
 """
 
 from penstock.experiments.figure import Figure

@@ -10,8 +10,7 @@ import pandas as pd
 from penstock.experiments.figure import Case, Claim, Figure, Row
 from penstock.experiments.live_cases import Tell, silent, temporary
 from penstock.experiments.pictures import COLOURS, label
-from penstock.papers.sparcle.live.settings import CAPACITY
-from penstock.papers.sparcle.live.stories import FIRM, KEPT, STORIES
+from penstock.papers.sparcle.live.stories import CAPACITY, FIRM, KEPT, STORIES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture

@@ -1,23 +1,51 @@
-"""Scenarios of the measurements: two applications share a machine, one floods, one of two paths is lost."""
+"""Scenarios of the measurements: two applications share a machine, one floods, one of two paths is lost.
+
+Sources and sinks are on one machine, workers on one or two others, slow enough to emulate.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 
 from penstock.admission.book import fail, release
+from penstock.api.contracts import Sink
+from penstock.api.dataflow import Dataflow
+from penstock.api.sinks.discard import Discard
+from penstock.api.sinks.json_lines import JsonLines
+from penstock.api.sources.generated import Generated
 from penstock.experiments.figure import Row
 from penstock.experiments.live_cases import Tell
 from penstock.model.book import Book
+from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.decoding import decode_json
 from penstock.papers.sparcle.live.operated import Watched, booked, operated
-from penstock.papers.sparcle.live.settings import CAPACITY, OUTPUT, flow, star
 
+SERVICE_S = 0.1  # per tuple; long, so that a host with two cores can emulate it
+CAPACITY = 1 / SERVICE_S  # tuples per second of a machine
+OUTPUT = "output/numbers"
 SETTLE_S = 3.0
 LOOKS_S = 2.0  # interval of single rates, to measure when a condition becomes true
 FLOOD = 60.0  # offered tuples per second of the flooding application
 FIRM = 6.0  # guaranteed rate while another floods
 KEPT, OFTEN = 5.0, 0.98  # guaranteed rate and its availability, if machines fail
 FAILS = 0.1
+
+
+def star(*workers: str, fails: float = 0.0) -> Cluster:
+    """Join worker machines with a failure probability to one that sources and sinks are pinned to."""
+    machines = (Machine(name="ends"), *(Machine(name=name, failure_probability=fails) for name in workers))
+    links = tuple(Link(source="hub", target=machine.name, bandwidth_mbps=100.0) for machine in machines)
+    return Cluster(name="star", machines=machines, switches=("hub",), links=links)
+
+
+def flow(name: str, offered_tps: float, pinned: str | None = None, keeps: bool = False) -> Dataflow:
+    """Return an application with a small cost per number; `keeps`: its sink writes the numbers to files."""
+    made = Dataflow(name)
+    numbers = made.source("in", Generated(int, rate=offered_tps), cpu=1e-4, pinned="ends")
+    work = made.map("work", abs, numbers, cpu=SERVICE_S, pinned=pinned)
+    sink: Sink[int] = JsonLines(OUTPUT) if keeps else Discard()
+    made.sink("out", sink, work, cpu=1e-4, pinned="ends")
+    return made
 
 
 def shares(seconds: float, folder: Path, tell: Tell) -> Iterator[Row]:

@@ -11,11 +11,11 @@ from penstock.model.taskgraph import Ints
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.exact.alike import exchanges, group_tasks
 from penstock.policies.placement.exact.assignment import Assignment
+from penstock.policies.placement.exact.colocation import Colocation
 from penstock.policies.placement.exact.program import SCALE, Outcome, Solution, TooLarge
 from penstock.policies.placement.exact.proof import PROVEN, Candidate, Proof, better
 from penstock.policies.placement.exact.routing import Routing
 from penstock.policies.placement.exact.stress import least_stress, stress, worst_stress
-from penstock.policies.placement.exact.together import Together
 
 COARSE = 5.0  # if the start is this much worse than the best, the solver's tolerance is too coarse: solve again
 
@@ -67,7 +67,7 @@ class StressProgram:
             self._routing = Routing(self._assignment, exchanges(view, self._assignment.groups))
             self._routing.limit_links(stress_column)
         elif carded:
-            Together(self._assignment, exchanges(view, self._assignment.groups)).limit_cards(stress_column)
+            Colocation(self._assignment, exchanges(view, self._assignment.groups)).limit_cards(stress_column)
         self._assignment.program.cost(stress_column, 1.0)
 
     def solve(self, seconds: float) -> Solution:

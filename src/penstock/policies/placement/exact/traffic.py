@@ -11,11 +11,11 @@ from penstock.policies.api import PlacementView
 from penstock.policies.placement.draft import complete
 from penstock.policies.placement.exact.alike import Exchange, exchanges, group_tasks
 from penstock.policies.placement.exact.assignment import Assignment
+from penstock.policies.placement.exact.colocation import Colocation
 from penstock.policies.placement.exact.program import Outcome
 from penstock.policies.placement.exact.proof import Candidate, Proof, better
 from penstock.policies.placement.exact.routing import usable_arcs, way
 from penstock.policies.placement.exact.stress import stress
-from penstock.policies.placement.exact.together import Together
 
 
 def least_crossing(view: PlacementView, placed: Iterable[Ints], most: float) -> Candidate | None:
@@ -40,7 +40,7 @@ def minimise_traffic(view: PlacementView, start: Candidate | None, most: float, 
     by_slot = stressed or bool(np.isfinite(view.slots.memory_mb).any())
     assignment = Assignment(view, group_tasks(view, wired=True), by_slot, most)
     exchanged = exchanges(view, assignment.groups)
-    together = Together(assignment, exchanged)
+    together = Colocation(assignment, exchanged)
     if stressed:
         stress_column = assignment.add_stress(0.0)
         if not view.cluster.routed:

@@ -15,7 +15,7 @@ INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.facto
 """For so few rows that compiling a query takes longer than running it."""
 
 
-def collect_together(frames: Mapping[str, DataFrame]) -> dict[str, pa.Table]:
+def collect_tables(frames: Mapping[str, DataFrame]) -> dict[str, pa.Table]:
     """Collect several small tables in one job, as Arrow; rows keep the order of their frame.
 
     Every frame becomes one column of a union: a list of one struct in its own rows, null in the rows of others.
@@ -26,7 +26,7 @@ def collect_together(frames: Mapping[str, DataFrame]) -> dict[str, pa.Table]:
     return {name: pa.Table.from_struct_array(whole[name].combine_chunks().flatten()) for name in frames}
 
 
-def local(spark: SparkSession, table: pa.Table, like: DataFrame) -> DataFrame:
+def as_literal(spark: SparkSession, table: pa.Table, like: DataFrame) -> DataFrame:
     """Return a collected table as a literal frame, which Spark joins without a separate job."""
     return spark.createDataFrame(table, like.schema)
 

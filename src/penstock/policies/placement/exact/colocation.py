@@ -13,7 +13,7 @@ from penstock.policies.placement.exact.assignment import Assignment, Terms
 from penstock.policies.placement.exact.program import SCALE, Columns
 
 
-class Together:
+class Colocation:
     """For every exchange and machine, the sender–receiver pairs on it."""
 
     def __init__(self, assignment: Assignment, exchanged: Sequence[Exchange]) -> None:
