@@ -116,8 +116,8 @@ def test_says_what_nothing_was_seen_of() -> None:
     other = seen._replace(services=seen.services[seen.services["component"] != "work"])
     left = {one.what: one.why for one in combine(APP, PAIR, other, None).left}
     assert left["variation of work"] == "only 0 tuples were traced"
-    assert left["variation of in"] == "a source's tuples have no such times"
-    assert "the time a move takes" in left
+    assert left["variation of in"] == "a source's tuples have none"
+    assert "duration of a move" in left
 
 
 @pytest.mark.parametrize(

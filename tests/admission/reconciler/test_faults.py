@@ -84,7 +84,7 @@ def test_a_path_that_was_begun_and_took_nothing_is_given_up_all_the_same(bench: 
     bench.reconciler = bench.new_reconciler()
     bench.settle()
     assert bench.log("alpha").given_up == {"p0"}
-    with pytest.raises(InvalidInput, match="given up"):
+    with pytest.raises(InvalidInput, match="was abandoned"):
         bench.log("alpha").take("p0/0", 100, 0)
 
 
