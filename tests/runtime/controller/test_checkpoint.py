@@ -1,4 +1,4 @@
-"""Which checkpoints are taken where others, moves, recoveries and drains come in between: none twice, none missed."""
+"""The controller's checkpoints between moves, recoveries and drains: none twice, none missed."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.runtime.controllers import moving, of_kind, register, running
 
 
 def begun(one: Controller) -> list[int]:
-    """Return the numbers of the checkpoints that a worker was asked for."""
+    """Return the numbers of the checkpoints that a worker was commanded to begin."""
     return [command.number for worker, command in of_kind(one, controller_messages.BeginCheckpoint) if worker == 0]
 
 
@@ -31,7 +31,7 @@ def save_all(one: Controller, number: int, now: float, ended: bool = True) -> No
     one.tick(now)
 
 
-def test_the_last_one_is_taken_though_the_one_during_which_it_came_due_was_given_up() -> None:
+def test_takes_the_last_checkpoint_after_an_aborted_one() -> None:
     one = running(checkpointing=Checkpointing(interval_s=1.0))
     one.tick(3.0)
     end_all(one, 3.0)
@@ -44,7 +44,7 @@ def test_the_last_one_is_taken_though_the_one_during_which_it_came_due_was_given
     assert one.phase == "stopped"
 
 
-def test_one_that_came_due_during_another_that_was_given_up_is_taken_in_its_time() -> None:
+def test_takes_a_checkpoint_one_interval_after_an_aborted_one() -> None:
     one = running(checkpointing=Checkpointing(interval_s=1.0, timeout_s=5.0))
     for now in (3.0, 5.0, 8.1):  # it is due, due again, and overdue
         one.tick(now)
@@ -54,7 +54,7 @@ def test_one_that_came_due_during_another_that_was_given_up_is_taken_in_its_time
     assert begun(one) == [1, 2]
 
 
-def test_one_has_time_as_long_as_tasks_that_it_waits_for_come_further() -> None:
+def test_progress_of_alignment_extends_the_timeout() -> None:
     one = running(checkpointing=Checkpointing(interval_s=1.0, timeout_s=5.0))
     one.tick(3.0)
     for now in range(4, 60):
@@ -65,7 +65,7 @@ def test_one_has_time_as_long_as_tasks_that_it_waits_for_come_further() -> None:
         assert (one.checkpointing.problem != "") == (now > 54), now
 
 
-def test_the_last_one_is_taken_after_a_recovery_that_came_while_it_was_due() -> None:
+def test_takes_the_last_checkpoint_after_a_recovery() -> None:
     one = running(checkpointing=Checkpointing(interval_s=1.0))
     one.tick(3.0)
     end_all(one, 3.0)
@@ -82,7 +82,7 @@ def test_the_last_one_is_taken_after_a_recovery_that_came_while_it_was_due() -> 
 
 
 @pytest.mark.parametrize("answered", [False, True])
-def test_one_that_waits_for_a_move_is_taken_when_a_drain_ends_the_move(answered: bool) -> None:
+def test_takes_a_waiting_checkpoint_when_a_drain_ends_the_move_before_it(answered: bool) -> None:
     one = running()
     moving(one, (1, "w1/0"))
     if answered:

@@ -1,4 +1,4 @@
-"""The workers that the controller knows: who is fenced, who is silent, who is left out and for how long."""
+"""Membership: which workers are fenced, silent or excluded, and for how long."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def judged(made: Membership, now: float) -> dict[int, str]:
     return found
 
 
-def test_refuses_a_second_worker_for_a_site_and_a_site_that_nobody_knows() -> None:
+def test_rejects_a_second_worker_of_a_site_and_an_unknown_site() -> None:
     made = members()
     assert come(made, 1) is None
     assert come(made, 7) is None
@@ -36,7 +36,7 @@ def test_refuses_a_second_worker_for_a_site_and_a_site_that_nobody_knows() -> No
     assert made[1].incarnation == 4
 
 
-def test_a_lost_worker_may_act_until_its_lease_has_ended_or_its_process_has() -> None:
+def test_a_lost_worker_is_fenced_when_its_lease_expires_or_its_process_ends() -> None:
     made = members(lease_s=3.0)
     made.record_beat(1, 10.0)
     made.lose(1, 11.0)
@@ -48,7 +48,7 @@ def test_a_lost_worker_may_act_until_its_lease_has_ended_or_its_process_has() ->
     assert not made.unfenced(20.0)
 
 
-def test_a_replacement_does_not_make_the_one_before_it_harmless() -> None:
+def test_a_replacement_does_not_fence_its_predecessor() -> None:
     made = members(lease_s=3.0)
     made.record_beat(1, 10.0)
     made.lose(1, 10.0)
@@ -56,7 +56,7 @@ def test_a_replacement_does_not_make_the_one_before_it_harmless() -> None:
     assert made.unfenced(12.0)
 
 
-def test_a_site_whose_workers_keep_failing_is_left_out_and_longer_the_next_time() -> None:
+def test_excludes_a_site_whose_workers_keep_failing_and_longer_the_next_time() -> None:
     made = members(5)
     for time in range(MAX_FAILURES):
         assert not judged(made, float(time))
@@ -75,7 +75,7 @@ def test_a_site_whose_workers_keep_failing_is_left_out_and_longer_the_next_time(
     assert judged(made, after)[1].endswith(f"excluded for {2 * EXCLUSION_S:g} s")
 
 
-def test_failures_that_are_long_ago_are_forgotten() -> None:
+def test_forgets_failures_outside_the_window() -> None:
     made = members(5)
     for time in range(MAX_FAILURES):
         made.lose(1, time * WINDOW_S)
@@ -83,7 +83,7 @@ def test_failures_that_are_long_ago_are_forgotten() -> None:
     assert not judged(made, MAX_FAILURES * WINDOW_S)
 
 
-def test_a_site_whose_signs_of_life_are_late_is_left_out() -> None:
+def test_excludes_a_site_whose_heartbeats_are_late() -> None:
     made = members(5)
     now = 0.0
     for _ in range(MAX_LATE):
@@ -97,7 +97,7 @@ def test_a_site_whose_signs_of_life_are_late_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(("count", "left"), [(1, 1), (2, 2), (3, 2), (5, 3)])
-def test_more_than_half_of_all_sites_stay(count: int, left: int) -> None:
+def test_keeps_more_than_half_of_the_sites(count: int, left: int) -> None:
     made = members(count)
     for number in range(count):
         for _ in range(MAX_FAILURES):

@@ -1,4 +1,4 @@
-"""What the controller adds up of its workers' reports."""
+"""The controller's sums of its workers' reports."""
 
 from penstock.runtime.controller.metrics import Metrics
 from penstock.runtime.layout import Layout
@@ -11,7 +11,7 @@ def reported(task: int, processed: int, at: float, interval: float = 1.0) -> Rep
     return Report(epoch=0, at=at, interval=interval, tasks=(one,), roots=(), acks=(), cpu=0.0, lag=0.0)
 
 
-def test_counts_what_each_task_has_processed_wherever_it_is_and_however_long_ago() -> None:
+def test_counts_processed_tuples_by_task_on_any_worker() -> None:
     layout = Layout(words(rate=100))
     first = layout.first["split"]
     metrics = Metrics(layout)
@@ -23,7 +23,7 @@ def test_counts_what_each_task_has_processed_wherever_it_is_and_however_long_ago
     assert set(found["count"].processed) == {0}
 
 
-def test_shows_the_rate_of_a_task_whose_tuples_take_longer_than_rates_are_taken_over() -> None:
+def test_shows_the_rate_of_a_task_whose_tuples_take_longer_than_the_window() -> None:
     layout = Layout(words(rate=100))
     task, machines = layout.first["split"], ["m0"] * len(layout.components)
     metrics = Metrics(layout)

@@ -1,4 +1,4 @@
-"""The controller alone: moves, and what comes between them."""
+"""Operations of the controller: moves, and what interrupts them."""
 
 from collections import deque
 
@@ -7,7 +7,7 @@ from penstock.runtime.protocol import controller_messages, worker_messages
 from tests.runtime.controllers import controller, moving, of_kind, running, saved
 
 
-def test_a_checkpoint_that_is_due_twice_while_a_task_moves_is_taken_once() -> None:
+def test_takes_a_checkpoint_once_that_is_due_twice_during_a_move() -> None:
     one = running()
     moving(one, (1, "w1/0"))
     one.operations.request_checkpoint(2.0)
@@ -19,7 +19,7 @@ def test_a_checkpoint_that_is_due_twice_while_a_task_moves_is_taken_once() -> No
     assert len(of_kind(one, controller_messages.BeginCheckpoint)) == 2
 
 
-def test_moves_a_task_once_its_host_says_that_it_can() -> None:
+def test_moves_a_task_once_its_worker_has_prepared_it() -> None:
     one = running()
     ended = moving(one, (1, "w1/0"))
     assert of_kind(one, controller_messages.PrepareMove) == [(0, controller_messages.PrepareMove(1, 1, 1))]
@@ -42,7 +42,7 @@ def test_gives_up_a_move_that_is_not_answered() -> None:
     assert not of_kind(one, controller_messages.Move)
 
 
-def test_a_task_that_is_long_on_its_way_arrives_and_throws_nobody_back() -> None:
+def test_a_slow_move_ends_without_a_recovery() -> None:
     one = running()
     ended = moving(one, (1, "w1/0"), (2, "w0/0"))
     one.receive(0, worker_messages.MovePrepared(1, 1, ""), 2.0)
@@ -56,7 +56,7 @@ def test_a_task_that_is_long_on_its_way_arrives_and_throws_nobody_back() -> None
     assert len(of_kind(one, controller_messages.Move)) == 2  # to two workers: none follows it
 
 
-def test_a_move_is_waited_for_as_long_as_workers_have_something_to_say() -> None:
+def test_waits_for_a_move_while_workers_send_messages() -> None:
     one = running()
     ended = moving(one, (1, "w1/0"))
     one.receive(0, worker_messages.MovePrepared(1, 1, ""), 2.0)
@@ -69,7 +69,7 @@ def test_a_move_is_waited_for_as_long_as_workers_have_something_to_say() -> None
     assert ended[0].error is None
 
 
-def test_a_drain_lets_a_move_that_is_under_way_come_to_its_end_and_no_other() -> None:
+def test_a_drain_completes_the_move_in_progress_and_no_other() -> None:
     one = running()
     first, second = moving(one, (1, "w1/0"), (2, "w0/0")), moving(one, (3, "w0/0"))
     one.receive(0, worker_messages.MovePrepared(1, 1, ""), 2.0)
@@ -82,7 +82,7 @@ def test_a_drain_lets_a_move_that_is_under_way_come_to_its_end_and_no_other() ->
     assert "the application is ending" in str(first[0].error)
 
 
-def test_a_drain_lets_a_task_go_on_that_was_asked_to_move() -> None:
+def test_a_drain_releases_a_task_that_prepares_to_move() -> None:
     one = running()
     ended = moving(one, (1, "w1/0"))
     one.drain(2.5)
@@ -92,7 +92,7 @@ def test_a_drain_lets_a_task_go_on_that_was_asked_to_move() -> None:
     assert said.index(controller_messages.ReleaseTask) < said.index(controller_messages.Drain)
 
 
-def test_tells_every_worker_the_routes_of_an_operation_when_its_turn_comes() -> None:
+def test_sends_the_routes_of_an_operation_when_it_starts() -> None:
     one = running()
     moving(one, (1, "w1/0"))
     route = ("numbers->same", "w0", "w1", ("w0-w1",))
@@ -105,7 +105,7 @@ def test_tells_every_worker_the_routes_of_an_operation_when_its_turn_comes() -> 
     ]
 
 
-def test_an_operation_asked_for_at_the_end_of_another_begins_once() -> None:
+def test_an_operation_requested_at_the_end_of_another_starts_once() -> None:
     one = running()
     again: list[Operation] = []
     back = Operation(deque([(1, "w0/0")]), again.append, "back")
@@ -118,7 +118,7 @@ def test_an_operation_asked_for_at_the_end_of_another_begins_once() -> None:
     assert [outcome.after for outcome in again[0].done] == ["w0/0"]
 
 
-def test_refuses_to_move_what_does_not_run() -> None:
+def test_rejects_a_move_before_the_run_has_started() -> None:
     ended = moving(controller(), (1, "w1/0"))
     assert isinstance(ended[0].error, CannotMove)
     assert str(ended[0].error) == "move: the application is starting; only a running one can be changed"

@@ -1,4 +1,4 @@
-"""Controller and workers around real sockets in threads of this process: their logs, their callers and their ends."""
+"""The controller's shell with real sockets, in threads of this process: logs, connections, and how workers end."""
 
 import os
 import shutil
@@ -51,7 +51,7 @@ NO_SPARK = cast(SparkSession, None)
 
 
 class Talking(Operator[int, int]):
-    """Prints many lines as it opens, and at its end one without an end."""
+    """Prints many lines when it opens, and at its end one without a line end."""
 
     def open(self, context: TaskContext) -> None:
         for number in range(15):
@@ -66,7 +66,7 @@ class Talking(Operator[int, int]):
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have checkpoints written where they are removed again."""
+    """Write checkpoints to a temporary folder."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -94,7 +94,7 @@ def driver(of: Layout | None = None, recovery: Recovery | None = None, **folders
 
 
 class Unending(SlotJobs):
-    """Jobs that Spark does not end."""
+    """Jobs that do not end."""
 
     def __init__(self, *jobs: Job) -> None:
         super().__init__(NO_SPARK, "r")
@@ -105,7 +105,7 @@ class Unending(SlotJobs):
 
 
 class Nowhere(Job):
-    """A job of which Spark does not say where it runs."""
+    """A job whose executor is unknown."""
 
     def found_on(self) -> str | None:
         return None
@@ -113,7 +113,7 @@ class Nowhere(Job):
 
 @contextmanager
 def started(tmp_path: Path, *jobs: Job) -> Iterator[Run]:
-    """Give a run that waits for a worker which never comes."""
+    """Yield a run that waits for a worker that never registers."""
     cluster = Cluster(name="one", machines=(Machine(name="w0", cores=1, slots=1),))
     info = folder.create("small", tmp_path)
     run = Run(layout(), info, driver(recovery=SLOW), Unending(*jobs), cluster, ExitStack())
@@ -124,7 +124,7 @@ def started(tmp_path: Path, *jobs: Job) -> Iterator[Run]:
         run.stop()
 
 
-def test_waiting_ends_though_the_folder_has_gone_and_the_log_says_so(tmp_path: Path) -> None:
+def test_wait_returns_if_the_run_folder_was_removed_and_the_log_has_a_warning(tmp_path: Path) -> None:
     heard: list[str] = []
     with started(tmp_path) as run:
         run.on_log(lambda line: heard.append(line.text))
@@ -137,7 +137,7 @@ def test_waiting_ends_though_the_folder_has_gone_and_the_log_says_so(tmp_path: P
     assert any(text.startswith("the end of the run could not be stored") for text in heard)
 
 
-def test_a_run_writes_down_how_it_went_and_why_it_ended(tmp_path: Path) -> None:
+def test_a_run_stores_its_outcome_and_reason(tmp_path: Path) -> None:
     with started(tmp_path) as run:
         assert folder.outcome(folder.load(run.folder)) == ("", "")
         run.stop()
@@ -177,9 +177,7 @@ def test_jobs_that_do_not_end_are_named_in_the_log(tmp_path: Path, monkeypatch: 
     assert "Spark has not ended the jobs of workers w0 in 15 s" in run.info.log_path.read_text()
 
 
-def test_a_worker_of_which_spark_does_not_say_where_it_is_is_told_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_warns_of_a_worker_whose_executor_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "VERIFY_S", 0.0)
     monkeypatch.setattr(Run, "_finish_jobs", staticmethod(lambda jobs: None))
     with started(tmp_path, Nowhere(NO_SPARK, "w0", "g", Executor("host", "7", 1))) as run:
@@ -187,7 +185,7 @@ def test_a_worker_of_which_spark_does_not_say_where_it_is_is_told_of(
     assert "could not verify that worker w0 runs on executor 7 as planned" in run.info.log_path.read_text()
 
 
-def test_a_slow_listener_holds_nobody_up_and_is_told_how_many_lines_it_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_listener_blocks_nothing_and_learns_how_many_lines_were_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "LINES", 3)
     one, heard, other = driver(), list[str](), list[str]()
     began, go_on = Event(), Event()
@@ -214,7 +212,7 @@ def test_a_slow_listener_holds_nobody_up_and_is_told_how_many_lines_it_missed(mo
     assert (heard[5:], other) == ([], [])
 
 
-def test_the_end_is_told_though_the_last_records_cannot_be_written(
+def test_the_end_is_reported_if_the_last_records_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Broken(Recorder):
@@ -230,7 +228,7 @@ def test_the_end_is_told_though_the_last_records_cannot_be_written(
     assert "ValueError: broken" in one.controller.traceback
 
 
-def test_a_caller_that_says_nothing_is_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drops_a_connection_without_a_hello(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "HANDSHAKE_S", 0.05)
     one, heard = driver(recovery=SLOW), list[str]()
     one.on_log(lambda line: heard.append(line.text))
@@ -248,7 +246,7 @@ HOSTILE = (BAD_TEXT, b"\x91" * 4000, b"\xff", b"")
 
 
 def attack(address: tuple[str, int]) -> None:
-    """Send frames of a stranger, each on a connection of its own, until the other end hangs up on it."""
+    """Send unauthenticated frames, each on its own connection, until the other end closes it."""
     for content in HOSTILE:
         with socket.create_connection(address, PATIENCE) as caller:
             caller.sendall(transport.HEADER.pack(len(content), 0) + content)
@@ -256,7 +254,7 @@ def attack(address: tuple[str, int]) -> None:
                 assert caller.recv(1) == b""
 
 
-def test_no_frame_of_a_stranger_ends_the_run() -> None:
+def test_no_frame_of_an_unauthenticated_connection_ends_the_run() -> None:
     with registered() as (one, worker):
         attack(one.address)
         assert one.ask(lambda _: one.controller.members[0].alive)
@@ -265,7 +263,7 @@ def test_no_frame_of_a_stranger_ends_the_run() -> None:
             assert answers(heart) == [controller_messages.RenewLease(12.5)]
 
 
-def test_no_frame_of_a_stranger_costs_a_worker_its_epoch() -> None:
+def test_no_frame_of_an_unauthenticated_connection_ends_an_epoch() -> None:
     one = driver(endless(), SLOW)
     one.start()
     host, port = one.address
@@ -282,7 +280,7 @@ def test_no_frame_of_a_stranger_costs_a_worker_its_epoch() -> None:
     assert (one.controller.error, one.controller.epoch) == ("", 1)
 
 
-def test_a_worker_registers_though_more_strangers_call_than_may_stay() -> None:
+def test_a_worker_registers_beside_too_many_unauthenticated_connections() -> None:
     one = driver(recovery=SLOW)
     one.start()
     with ExitStack() as stack:
@@ -298,7 +296,7 @@ def test_a_worker_registers_though_more_strangers_call_than_may_stay() -> None:
     assert one.ended.wait(PATIENCE)
 
 
-def test_a_run_whose_frames_are_protected_works_and_takes_no_worker_that_does_not() -> None:
+def test_a_run_with_protected_frames_rejects_workers_without() -> None:
     made = RunSpec("r", (Site("w0", ("w0/0",)),), ("w0/0",) * 3, RunConfig(checkpointing=ONLY_LAST, recovery=SLOW))
     one = Driver(Controller(layout(), made, 0.0), SECRET, listen_for_workers("127.0.0.1"), protects=True)
     one.start()
@@ -312,7 +310,7 @@ def test_a_run_whose_frames_are_protected_works_and_takes_no_worker_that_does_no
     assert (one.controller.error, one.controller.phase) == ("", "stopped")
 
 
-def test_an_exception_over_what_a_connection_brought_costs_that_connection_only() -> None:
+def test_an_exception_while_reading_a_connection_closes_only_that_one() -> None:
     with registered() as (one, worker):
         heard: list[str] = []
         one.on_log(lambda line: heard.append(line.text))
@@ -327,7 +325,7 @@ def test_an_exception_over_what_a_connection_brought_costs_that_connection_only(
         wait_for(one, lambda: any("Traceback" in text for text in heard))
 
 
-def test_a_worker_says_its_last_words_and_how_many_lines_were_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_sends_its_last_lines_and_the_number_of_dropped_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_capture, "LINES", 10)
     one, heard = driver(recovery=SLOW), list[str]()
     one.on_log(lambda line: heard.append(line.text))
@@ -347,7 +345,7 @@ def test_a_worker_says_its_last_words_and_how_many_lines_were_too_many(monkeypat
     assert "the last words" in heard
 
 
-def test_what_a_worker_writes_is_its_users_alone_and_the_process_is_as_it_was_after_it(tmp_path: Path) -> None:
+def test_a_worker_writes_with_the_umask_and_restores_it(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         for number, (umask, expected) in enumerate(((0o077, 0o600), (0o027, 0o640))):
@@ -370,7 +368,7 @@ def test_what_a_worker_writes_is_its_users_alone_and_the_process_is_as_it_was_af
 
 
 class Breaking(Shell):
-    """A shell with a defect that shows as soon as its worker runs."""
+    """A shell that raises as soon as its worker runs."""
 
     def _carry(self, worker: Worker) -> None:
         super()._carry(worker)
@@ -378,7 +376,7 @@ class Breaking(Shell):
             raise RuntimeError("a defect")
 
 
-def test_a_worker_lets_go_of_everything_when_its_shell_breaks() -> None:
+def test_a_worker_closes_everything_if_its_shell_fails() -> None:
     one = driver(recovery=SLOW)
     one.start()
     host, port = one.address
@@ -394,7 +392,7 @@ def test_a_worker_lets_go_of_everything_when_its_shell_breaks() -> None:
 
 
 class Faked:
-    """A worker that only says what it is told to say."""
+    """A worker that sends what a test makes it send."""
 
     def __init__(self, one: Driver) -> None:
         self.where = one.address
@@ -432,7 +430,7 @@ class Faked:
 
 
 def answers(connection: Connection) -> list[controller_messages.Command]:
-    """Return what comes next."""
+    """Return the next commands."""
     deadline, frames = monotonic() + PATIENCE, list[bytes]()
     while not frames:
         assert monotonic() < deadline
@@ -461,7 +459,7 @@ def registered() -> Iterator[tuple[Driver, Faked]]:
         assert one.ended.wait(PATIENCE)
 
 
-def test_a_sign_of_life_is_answered_with_its_own_time_unless_it_is_from_one_that_was_replaced() -> None:
+def test_answers_a_heartbeat_with_its_time_unless_its_worker_was_replaced() -> None:
     with registered() as (one, worker), closing(worker.beat(1)) as heart, closing(worker.beat(7)) as stranger:
         wait_for(one, lambda: len(one._heartbeats) == 2)
         assert answers(heart) == [controller_messages.RenewLease(12.5)]
@@ -469,7 +467,7 @@ def test_a_sign_of_life_is_answered_with_its_own_time_unless_it_is_from_one_that
         assert stranger.read() == []
 
 
-def test_a_worker_has_ended_only_when_both_of_its_connections_have() -> None:
+def test_a_process_has_ended_when_both_of_its_connections_have() -> None:
     with registered() as (one, worker):
         heart = worker.beat(1)
         answers(heart)  # what is not read when a process ends makes its end look like that of a connection
@@ -481,7 +479,7 @@ def test_a_worker_has_ended_only_when_both_of_its_connections_have() -> None:
         wait_for(one, lambda: member.fence < 0)
 
 
-def test_a_worker_that_is_given_up_is_hung_up_on_and_may_still_act_until_its_lease_has_ended() -> None:
+def test_a_dropped_worker_is_disconnected_and_fenced_when_its_lease_expires() -> None:
     with registered() as (one, worker), closing(worker.beat(1)) as heart:
         wait_for(one, lambda: one._heartbeats)
         one.ask(lambda now: one.controller.drop(0, "it is silent", now))
@@ -493,7 +491,7 @@ def test_a_worker_that_is_given_up_is_hung_up_on_and_may_still_act_until_its_lea
         assert member.fence > 0
 
 
-def test_where_checkpoints_go_is_settled_before_the_process_goes_elsewhere(
+def test_the_checkpoint_folder_does_not_depend_on_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sites = (Site("w0", ("w0/0",)),)

@@ -1,4 +1,4 @@
-"""Trees of sampled tuples, put together from what is told in any order."""
+"""Trees of traced tuples, from reports in any order."""
 
 from itertools import pairwise
 
@@ -9,14 +9,14 @@ from penstock.runtime.controller.progress import Done, TupleTrees
 
 
 def tree(ids: list[int]) -> list[tuple[str, int]]:
-    """Return what is told of a chain of tuples: the root, its first tuple, and each tuple with the next."""
+    """Return the reports of a chain of tuples: the root, its first tuple, and each tuple with the next."""
     told = [("root", 0), ("ack", ids[0])]
     told += [("ack", taken ^ made) for taken, made in pairwise(ids)]
     return [*told, ("ack", ids[-1])]
 
 
 @given(st.integers(1, 6).flatmap(lambda size: st.permutations(tree([1 << place for place in range(size)]))))
-def test_a_tree_is_complete_when_all_was_told_in_whatever_order(told: list[tuple[str, int]]) -> None:
+def test_a_tree_is_complete_after_all_reports_in_any_order(told: list[tuple[str, int]]) -> None:
     trees = TupleTrees()
     for place, (kind, ids) in enumerate(told):
         found = trees.root(5, 3, 10.0, 20.0) if kind == "root" else trees.ack(5, ids, 10.0 + place, 20.0)
@@ -26,19 +26,19 @@ def test_a_tree_is_complete_when_all_was_told_in_whatever_order(told: list[tuple
     assert len(trees) == 0
 
 
-def test_a_root_that_nothing_follows_from_is_complete_at_once() -> None:
+def test_a_root_without_descendants_is_complete_at_once() -> None:
     trees = TupleTrees()
     assert trees.root(5, 0, 1.0, 1.0) is None
     assert trees.ack(5, 0, 1.25, 1.0) == Done(5, 0, 1.0, 1.25)
 
 
-def test_times_before_zero_are_times_too() -> None:
+def test_accepts_negative_times() -> None:
     trees = TupleTrees()
     trees.root(5, 0, -3.0, -2.0)
     assert trees.ack(5, 0, -2.5, -2.0) == Done(5, 0, -3.0, -2.5)
 
 
-def test_trees_that_take_too_long_are_counted_and_forgotten() -> None:
+def test_counts_and_discards_trees_that_time_out() -> None:
     trees = TupleTrees(timeout=10.0)
     trees.root(1, 0, 0.0, 100.0)
     trees.root(2, 0, 0.0, 105.0)
@@ -50,7 +50,7 @@ def test_trees_that_take_too_long_are_counted_and_forgotten() -> None:
     assert (len(trees), trees.timed_out) == (0, 2)
 
 
-def test_what_comes_after_the_time_is_not_counted_again() -> None:
+def test_a_report_after_the_timeout_is_not_counted_again() -> None:
     trees = TupleTrees(timeout=10.0)
     trees.root(1, 0, 0.0, 100.0)
     trees.expire(111.0)

@@ -1,4 +1,4 @@
-"""The controller alone: what it does when workers are lost, and which checkpoints it goes back to."""
+"""Recoveries of the controller: lost workers, new epochs, and the checkpoints that they start from."""
 
 import struct
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.runtime.controllers import (
 
 
 def save_all(one: Prompt, number: int, full_after: int = 3) -> None:
-    """Have a checkpoint come to its end; the disk is full after some workers have written."""
+    """Complete a checkpoint; the disk is full after some workers have written."""
     one.operations.request_checkpoint(one.now)
     for worker in range(2):
         file = f"w{worker}.e{one.epoch}"
@@ -32,7 +32,7 @@ def save_all(one: Prompt, number: int, full_after: int = 3) -> None:
         one.receive(worker, worker_messages.CheckpointSaved(one.epoch, number, file, 0, entries), one.now)
 
 
-def test_a_lost_worker_that_comes_back_begins_a_new_epoch() -> None:
+def test_starts_a_new_epoch_when_a_lost_worker_is_replaced() -> None:
     one = running()
     one.lose(1, "connection reset", 5.0)
     assert one.phase == "recovering"
@@ -54,7 +54,7 @@ def test_a_lost_worker_that_comes_back_begins_a_new_epoch() -> None:
     assert one.recovery.times == [pytest.approx(0.7)]
 
 
-def test_tasks_of_a_worker_that_stays_away_go_to_those_that_are_there_and_back_when_it_returns() -> None:
+def test_tasks_of_a_lost_worker_move_to_others_and_return_with_it() -> None:
     one = running(recovery=Recovery(replacement_s=3.0))
     one.lose(1, "connection reset", 5.0)
     one.end_process(1, 5.0)
@@ -76,7 +76,7 @@ def test_tasks_of_a_worker_that_stays_away_go_to_those_that_are_there_and_back_w
     assert [(number, prepare.task) for number, prepare in of_kind(one, controller_messages.PrepareMove)] == [(0, 2)]
 
 
-def test_no_epoch_begins_before_the_lease_of_a_worker_that_may_live_has_ended() -> None:
+def test_no_epoch_starts_before_a_lost_worker_is_fenced() -> None:
     one = running(recovery=Recovery(replacement_s=1.0, lease_s=3.0))
     one.receive(1, worker_messages.Pong(0, 0.0), 5.0)
     one.lose(1, "connection reset", 5.5)
@@ -86,7 +86,7 @@ def test_no_epoch_begins_before_the_lease_of_a_worker_that_may_live_has_ended() 
     assert [number for number, _ in of_kind(one, controller_messages.Assign)] == [0]
 
 
-def test_a_worker_that_gives_no_sign_of_life_is_lost_and_not_heard_any_more() -> None:
+def test_a_worker_without_heartbeats_is_lost_and_its_messages_are_dropped() -> None:
     one = running(recovery=Recovery(silence_s=5.0))
     for half_seconds in range(1, 13):
         one.receive(0, worker_messages.Pong(0, 0.0), half_seconds / 2)
@@ -98,14 +98,14 @@ def test_a_worker_that_gives_no_sign_of_life_is_lost_and_not_heard_any_more() ->
     assert one.phase == "recovering"
 
 
-def test_a_controller_that_stood_still_itself_holds_that_against_nobody() -> None:
+def test_a_suspended_controller_drops_no_worker() -> None:
     one = running(recovery=Recovery(silence_s=5.0))
     one.tick(2.0)
     one.tick(100.0)
     assert one.phase == "running"
 
 
-def test_a_broken_connection_between_workers_begins_a_new_epoch() -> None:
+def test_starts_a_new_epoch_after_a_broken_connection_between_workers() -> None:
     one = running()
     one.receive(0, worker_messages.PeerLost(1, 1, "reset"), 5.0)
     assert (one.phase, one.epoch) == ("recovering", 2)
@@ -115,14 +115,14 @@ def test_a_broken_connection_between_workers_begins_a_new_epoch() -> None:
     )
 
 
-def test_a_rule_that_a_worker_finds_broken_begins_a_new_epoch() -> None:
+def test_starts_a_new_epoch_after_a_protocol_violation() -> None:
     one = running()
     one.receive(0, worker_messages.Failure(1, "same", 1, "", "a gap", "", False), 5.0)
     assert (one.phase, one.epoch) == ("recovering", 2)
 
 
 def fail(one: Prompt, now: float) -> float:
-    """Have a worker fail, and wait until tuples flow again or the run has ended; return the seconds that took."""
+    """Let a worker fail, and wait until tuples flow again or the run has ended; return how long that took."""
     one.receive(0, worker_messages.Failure(one.epoch, "same", 1, "", "a gap", "", False), now)
     waited = 0.0
     while one.phase == "recovering" and not of_kind(one, controller_messages.Assign):
@@ -134,7 +134,7 @@ def fail(one: Prompt, now: float) -> float:
     return waited
 
 
-def test_the_restart_limit_ends_the_run_after_longer_and_longer_pauses() -> None:
+def test_the_restart_limit_ends_the_run_after_growing_pauses() -> None:
     one = running(recovery=Recovery(max_restarts=6, restart_window_s=600.0, silence_s=1e9))
     one.outbox.commands.clear()
     now, waits = 5.0, []
@@ -148,21 +148,21 @@ def test_the_restart_limit_ends_the_run_after_longer_and_longer_pauses() -> None
     assert "worker 'w0' failed in same[1]: a gap; the restart limit of 6 in 600 s is reached" in one.error
 
 
-def test_recoveries_that_are_long_past_do_not_count_nor_delay_the_next() -> None:
+def test_recoveries_outside_the_window_neither_count_nor_delay() -> None:
     one = running(recovery=Recovery(max_restarts=2, restart_window_s=100.0, silence_s=1e9))
     one.outbox.commands.clear()
     assert [fail(one, 5.0 + 61.0 * number) for number in range(6)] == [0.0] * 6
     assert (one.phase, one.recovery.count) == ("running", 6)
 
 
-def test_a_limit_of_none_ends_the_run_with_the_first_loss_and_names_the_tasks_there() -> None:
+def test_a_restart_limit_of_zero_ends_the_run_and_names_the_lost_tasks() -> None:
     one = running(recovery=Recovery(max_restarts=0))
     one.lose(1, "connection reset", 5.0)
     assert one.phase == "failed"
     assert one.error.startswith("one of these tasks was running: same[1], out[0] when worker 'w1' (pid 42 on host)")
 
 
-def test_names_the_task_that_a_lost_worker_left_as_running() -> None:
+def test_names_the_task_that_a_lost_worker_was_running() -> None:
     one = running(recovery=Recovery(max_restarts=0))
     member = one.members[1]
     one.disk.replace("./workers/w1.task", struct.pack("=qq", member.incarnation, 2))
@@ -174,7 +174,7 @@ def test_names_the_task_that_a_lost_worker_left_as_running() -> None:
     assert one.error.startswith("one of these tasks was running")
 
 
-def test_many_workers_lost_at_once_are_one_recovery() -> None:
+def test_many_simultaneous_losses_are_one_recovery() -> None:
     one = Many(45)
     for number in range(44):
         one.lose(number, "its machine was lost", 5.0)
@@ -182,7 +182,7 @@ def test_many_workers_lost_at_once_are_one_recovery() -> None:
     assert one.phase == "recovering"
 
 
-def test_a_checkpoint_that_only_one_worker_cannot_read_stays_and_the_worker_goes() -> None:
+def test_drops_a_worker_that_cannot_read_a_whole_checkpoint() -> None:
     one = running()
     save_all(one, 1)
     assert one.checkpointing.latest is not None
@@ -195,7 +195,7 @@ def test_a_checkpoint_that_only_one_worker_cannot_read_stays_and_the_worker_goes
     assert "cannot read checkpoint 1, which is whole: stale file handle" in one.recovery.reason
 
 
-def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_and_none_at_all_ends_the_run() -> None:
+def test_falls_back_from_a_damaged_checkpoint_and_fails_without_an_earlier_one() -> None:
     one = running()
     save_all(one, 1)
     save_all(one, 2)
@@ -211,7 +211,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_and_none_at_all_
     assert "there is none before it" in one.error
 
 
-def test_a_manifest_that_was_told_to_have_failed_does_not_count_later() -> None:
+def test_removes_a_manifest_whose_write_failed() -> None:
     one = running()
     one.disk.torn_share = 1.0  # it is there, though that is not known
     save_all(one, 1, full_after=1)
@@ -221,7 +221,7 @@ def test_a_manifest_that_was_told_to_have_failed_does_not_count_later() -> None:
 
 
 def resumed(tmp_path: Path) -> tuple[Prompt, Path]:
-    """Give a controller that goes on from a checkpoint whose output has a name which another file has by now."""
+    """Return a controller that resumes from a checkpoint, one of whose output files already exists."""
     temporary, final = tmp_path / "_part", tmp_path / "part"
     for path in (temporary, final):
         path.write_text(path.name)
@@ -246,7 +246,7 @@ def resumed(tmp_path: Path) -> tuple[Prompt, Path]:
     return one, final
 
 
-def test_a_resume_whose_output_cannot_be_published_fails_and_names_it(tmp_path: Path) -> None:
+def test_a_resume_fails_if_output_cannot_be_published(tmp_path: Path) -> None:
     one, final = resumed(tmp_path)
     controllers.register(one, "w0")
     controllers.register(one, "w1")

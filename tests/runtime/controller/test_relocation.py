@@ -1,4 +1,4 @@
-"""Workers that leave on purpose: their tasks move away and back, and nothing counts as lost."""
+"""Relocation: the tasks of a worker that leaves on purpose move away and back, without a recovery."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from tests.runtime.flows import Count
 
 
 class Hoard(Operator[Any, Any]):
-    """Keeps state that nothing can be said of."""
+    """Keeps state that cannot be saved."""
 
     def open(self, context: TaskContext) -> None:
         self.seen: list[Any] = []
@@ -33,7 +33,7 @@ def counting(operator: Any = Count) -> ps.Dataflow:
 
 
 def end(cluster: TestCluster, number: int) -> None:
-    """Let the others find that a worker has ended, and another come in its place."""
+    """End a worker, and register its replacement."""
     controller = cluster.controller
     for other in range(len(cluster.workers)):
         if other != number:
@@ -46,7 +46,7 @@ def end(cluster: TestCluster, number: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
-def test_a_worker_that_is_relocated_is_no_recovery_and_gets_its_tasks_back(seed: int) -> None:
+def test_a_relocation_is_no_recovery_and_its_tasks_return(seed: int) -> None:
     cluster = TestCluster(counting(), workers=3, seed=seed, window=4, checkpoint_s=0.4).start()
     controller = cluster.controller
     before = list(controller.placement)
@@ -67,7 +67,7 @@ def test_a_worker_that_is_relocated_is_no_recovery_and_gets_its_tasks_back(seed:
     assert result.status.epoch == 1
 
 
-def test_a_worker_whose_tasks_cannot_move_stays() -> None:
+def test_a_worker_with_immovable_tasks_stays() -> None:
     cluster = TestCluster(counting(Hoard), workers=3).start()
     cluster.advance(0.5)
     assert cluster.controller.relocate("w1", cluster.clock()) == ""
@@ -77,7 +77,7 @@ def test_a_worker_whose_tasks_cannot_move_stays() -> None:
     assert len(cluster.finish()["out"]) == 800
 
 
-def test_a_recovery_meanwhile_leaves_it_without_tasks_and_it_goes() -> None:
+def test_a_worker_still_leaves_after_a_recovery() -> None:
     cluster = TestCluster(counting(), workers=3, checkpoint_s=0.4).start()
     cluster.advance(0.5)
     cluster.controller.relocate("w1", cluster.clock())

@@ -1,4 +1,4 @@
-"""The controller alone: who may register, what ends a run, what is recorded of it."""
+"""The controller's phases: registration, the end of a run, records."""
 
 import math
 
@@ -19,7 +19,7 @@ from tests.runtime.controllers import (
 )
 
 
-def test_tells_every_worker_its_tasks_once_all_are_there_and_begins_once_all_are_ready() -> None:
+def test_assigns_tasks_once_all_workers_registered_and_starts_once_all_are_ready() -> None:
     one = controller()
     assert register(one, "w1") == 1
     assert not one.outbox.commands
@@ -35,7 +35,7 @@ def test_tells_every_worker_its_tasks_once_all_are_there_and_begins_once_all_are
     assert [number for number, _ in of_kind(one, controller_messages.Start)] == [0, 1]
 
 
-def test_refuses_workers_that_it_does_not_want() -> None:
+def test_rejects_workers_that_are_not_needed() -> None:
     one = controller()
     assert register(one, "stranger") is None
     assert register(one, "w0") == 0
@@ -44,7 +44,7 @@ def test_refuses_workers_that_it_does_not_want() -> None:
     assert register(one, "w1") is None
 
 
-def test_says_which_workers_did_not_start() -> None:
+def test_names_workers_that_did_not_register() -> None:
     one = controller(recovery=Recovery(start_s=10.0))
     register(one, "w0")
     one.tick(9.0)
@@ -54,7 +54,7 @@ def test_says_which_workers_did_not_start() -> None:
     assert one.error == "workers w1 did not start in 10 s; has the cluster that many free cores?"
 
 
-def test_says_which_workers_were_not_ready() -> None:
+def test_names_workers_that_were_not_ready() -> None:
     one = controller(recovery=Recovery(start_s=10.0))
     register(one, "w0")
     register(one, "w1")
@@ -63,7 +63,7 @@ def test_says_which_workers_were_not_ready() -> None:
     assert one.error.startswith("workers w0 did not start")
 
 
-def test_a_worker_that_keeps_dying_before_the_start_ends_the_run() -> None:
+def test_a_worker_that_keeps_failing_before_the_start_ends_the_run() -> None:
     one = controller()
     for _ in range(3):
         register(one, "w1")
@@ -71,7 +71,7 @@ def test_a_worker_that_keeps_dying_before_the_start_ends_the_run() -> None:
     assert one.error == "worker 'w1' (pid 42 on host) was lost: it ended"
 
 
-def test_only_the_first_failure_counts() -> None:
+def test_keeps_the_first_failure() -> None:
     one = running()
     one.receive(0, worker_messages.Failure(1, "same", 1, "5", "KeyError: 'x'", "Traceback …"), 5.0)
     one.receive(1, worker_messages.Failure(1, "out", 0, "", "OSError", ""), 5.1)
@@ -80,7 +80,7 @@ def test_only_the_first_failure_counts() -> None:
     assert one.traceback == "Traceback …"
 
 
-def test_a_run_that_has_ended_does_not_begin_again() -> None:
+def test_a_run_that_has_ended_does_not_recover() -> None:
     one = running()
     one.receive(0, worker_messages.Failure(1, "same", 1, "5", "KeyError: 'x'", ""), 5.0)
     one.receive(1, worker_messages.PeerLost(1, 0, "it hung up"), 5.1)
@@ -89,14 +89,14 @@ def test_a_run_that_has_ended_does_not_begin_again() -> None:
     assert (one.phase, one.epoch, one.status(6.0).recoveries) == ("failed", 1, 0)
 
 
-def test_drops_what_is_of_another_epoch() -> None:
+def test_drops_messages_of_another_epoch() -> None:
     one = running()
     one.receive(0, worker_messages.Failure(7, "same", 0, "", "late", ""), 2.0)
     one.receive(0, worker_messages.Ended(7, 0, 5), 2.0)
     assert one.phase == "running"
 
 
-def test_hears_of_a_worker_that_failed_before_it_knew_an_epoch() -> None:
+def test_takes_a_failure_of_a_worker_without_an_epoch() -> None:
     one = controller()
     register(one, "w0")
     register(one, "w1")
@@ -122,7 +122,7 @@ def test_stops_when_every_task_has_ended() -> None:
 
 
 @pytest.mark.parametrize("seen", [False, True])
-def test_when_every_task_has_ended_during_a_checkpoint_there_is_one_last_one(seen: bool) -> None:
+def test_takes_a_last_checkpoint_if_all_tasks_end_during_another(seen: bool) -> None:
     one = running(checkpointing=Checkpointing(interval_s=1.0))
     one.tick(3.0)
     for task in range(4):
@@ -148,14 +148,14 @@ def test_a_drain_before_the_start_stops() -> None:
     assert one.phase == "stopped"
 
 
-def test_tells_a_source_how_far_its_tuples_have_come() -> None:
+def test_sends_a_source_its_progress() -> None:
     one = running(flow_control=FlowControl(in_flight=10))
     one.receive(1, worker_messages.SinkProgress(1, 3, 0, 4), 2.0)
     one.receive(1, worker_messages.SinkProgress(1, 3, 0, 3), 2.0)
     assert of_kind(one, controller_messages.SourceProgress) == [(0, controller_messages.SourceProgress(1, 0, 4))]
 
 
-def test_asks_for_clocks_and_records_them() -> None:
+def test_measures_and_records_clocks() -> None:
     one = running()
     for step in range(20):
         now = 2.0 + step / 2
@@ -172,7 +172,7 @@ def test_asks_for_clocks_and_records_them() -> None:
     assert one.take_records() == []
 
 
-def test_log_lines_say_who_speaks() -> None:
+def test_log_lines_have_their_origin() -> None:
     one = running()
     one.receive(1, worker_messages.Log(5.0, "info", "same", 1, "hello"), 2.0)
     one.receive(1, worker_messages.Log(5.0, "warning", "", -1, "slow"), 2.0)
@@ -196,7 +196,7 @@ def test_latencies_are_in_the_controllers_time() -> None:
     assert latency.p50_ms == pytest.approx(125.0)
 
 
-def test_refuses_a_placement_that_does_not_fit() -> None:
+def test_rejects_a_placement_that_does_not_match() -> None:
     sites = (Site("w0", ("w0/0",)),)
     with pytest.raises(InvalidInput, match="expected 4 tasks, got 1"):
         check_placement(layout(), sites, ["w0/0"])

@@ -1,4 +1,4 @@
-"""Jobs of workers that end, hang or lose their executor: when they are launched again, and where."""
+"""The supervisor of workers: when and where jobs are launched that end, hang or lose their executor."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,12 +28,12 @@ START = 1000.0
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the journal written where it is removed again."""
+    """Write the journal to a temporary folder."""
     monkeypatch.chdir(tmp_path)
 
 
 class Held(Job):
-    """A job that runs until it is told otherwise."""
+    """A job that runs until a test ends it."""
 
     def __init__(self, name: str, executor: Executor | None) -> None:
         super().__init__(cast(SparkSession, None), name, name, executor)
@@ -52,7 +52,7 @@ class Held(Job):
 
 
 class Scene:
-    """A supervisor, a controller without workers of its own, and the executors that there are."""
+    """A supervisor, a controller without workers, and the executors."""
 
     def __init__(self, homes: tuple[Executor | None, ...], grows: bool) -> None:
         patient = RunConfig(checkpointing=ONLY_LAST, recovery=Recovery(start_s=1e9, silence_s=1e9, lease_s=1e9))
@@ -123,13 +123,13 @@ def scene(*homes: Executor | None, grows: bool = False) -> Iterator[Scene]:
         made.driver.end_log()
 
 
-def test_nothing_is_done_while_workers_are_there() -> None:
+def test_launches_nothing_while_workers_are_alive() -> None:
     with scene() as one:
         assert [job.name for job in one.launched] == ["w0", "w1"]
         assert one.tend(1000.0) == []
 
 
-def test_a_job_that_ends_is_launched_again_at_once_and_later_after_growing_rests() -> None:
+def test_launches_a_job_again_at_once_and_then_after_growing_delays() -> None:
     with scene() as one:
         rests = []
         for _ in range(8):
@@ -150,7 +150,7 @@ def test_a_job_that_ends_is_launched_again_at_once_and_later_after_growing_rests
         assert one.tend() == ["w0"]
 
 
-def test_a_worker_that_was_lost_is_first_left_to_spark_then_launched_anew() -> None:
+def test_launches_a_lost_worker_if_spark_does_not_replace_it() -> None:
     with scene() as one:
         one.go("w1")
         first = one.last("w1")
@@ -163,7 +163,7 @@ def test_a_worker_that_was_lost_is_first_left_to_spark_then_launched_anew() -> N
         assert one.tend() == ["w1"]
 
 
-def test_a_worker_has_twice_the_time_to_register_after_each_launch_that_failed() -> None:
+def test_a_worker_has_twice_the_time_to_register_after_each_failed_launch() -> None:
     with scene() as one:
         one.go("w1")
         times = []
@@ -190,7 +190,7 @@ def test_a_worker_that_hangs_is_replaced_without_waiting() -> None:
         assert one.tend(1.0) == []
 
 
-def test_a_site_that_is_left_out_gets_no_job_until_its_time_is_over() -> None:
+def test_an_excluded_site_gets_no_job() -> None:
     with scene() as one:
         member = one.driver.controller.members[0]
         one.go("w0")
@@ -202,7 +202,7 @@ def test_a_site_that_is_left_out_gets_no_job_until_its_time_is_over() -> None:
         assert one.tend() == ["w0"]
 
 
-def test_what_can_never_be_loaded_ends_the_run() -> None:
+def test_an_application_that_cannot_be_loaded_ends_the_run() -> None:
     error = f"{UNLOADABLE}: no module named 'x'"
     with scene() as one:
         one.go("w0")
@@ -213,7 +213,7 @@ def test_what_can_never_be_loaded_ends_the_run() -> None:
         assert one.tend(100.0) == []
 
 
-def test_what_else_ends_a_job_is_told_of_and_it_is_launched_again() -> None:
+def test_logs_why_a_job_ended_and_launches_it_again() -> None:
     with scene() as one:
         one.go("w0")
         one.last("w0").end("the stage was cancelled")
@@ -223,7 +223,7 @@ def test_what_else_ends_a_job_is_told_of_and_it_is_launched_again() -> None:
         assert "the job of worker w0 has ended, the stage was cancelled" in one.heard
 
 
-def test_without_its_executor_a_worker_is_put_where_a_core_is_free_on_the_same_host_first() -> None:
+def test_places_a_worker_without_executor_on_a_free_core_of_the_same_host_first() -> None:
     with scene(A, B) as one:
         one.executors = [B, D, C]
         one.supervisor._alive |= {"2": C, "3": D}  # known, and spare
@@ -246,7 +246,7 @@ def test_without_its_executor_a_worker_is_put_where_a_core_is_free_on_the_same_h
         assert one.last("w1").executor is None
 
 
-def test_an_executor_that_comes_back_takes_its_worker_home() -> None:
+def test_a_replaced_executor_gets_its_workers() -> None:
     with scene(A, B) as one:
         one.executors = [B]
         one.tend(EXECUTORS_S)
@@ -263,7 +263,7 @@ def test_an_executor_that_comes_back_takes_its_worker_home() -> None:
         assert one.machines == []
 
 
-def test_a_worker_that_comes_elsewhere_after_its_executor_is_back_is_sent_home_once() -> None:
+def test_relocates_a_worker_once_to_its_replaced_executor() -> None:
     with scene(A, B) as one:
         one.go("w0")
         first = one.last("w0")
@@ -287,7 +287,7 @@ def test_a_worker_that_comes_elsewhere_after_its_executor_is_back_is_sent_home_o
         assert [text for text in one.heard if "leaves" in text] == ["worker w0 leaves executor 1 for 2"]
 
 
-def test_an_executor_beyond_those_there_were_gets_workers_of_its_own() -> None:
+def test_an_additional_executor_gets_workers() -> None:
     with scene(A, B, grows=True) as one:
         one.executors = [A, B, D]
         assert one.tend(EXECUTORS_S) == ["three-3/0", "three-3/1"]
@@ -301,7 +301,7 @@ def test_an_executor_beyond_those_there_were_gets_workers_of_its_own() -> None:
         assert len(other.launched) == 2
 
 
-def test_a_worker_that_is_not_where_it_should_be_is_told_of() -> None:
+def test_warns_of_a_worker_on_another_executor() -> None:
     with scene(A, B) as one:
         one.go("w0")
         one.last("w0").end()
