@@ -291,7 +291,6 @@ def _print_utilisation(planner: "Planner", best: "Decision") -> None:
 
 def _utilisation(planner: "Planner", decision: "Decision") -> tuple[float, dict[str, float]]:
     """Return a rate and the share of each used machine's cpu that is busy at it, the busiest first."""
-    from penstock.estimate.bottleneck import utilisation
     from penstock.model.placement import Placement
 
     if not isinstance(decision.result, Placement) or decision.evaluation is None:
@@ -299,8 +298,8 @@ def _utilisation(planner: "Planner", decision: "Decision") -> tuple[float, dict[
     rate = getattr(planner.topology, "offered_tps", None) or decision.evaluation.throughput_tps
     if rate == float("inf"):
         return rate, {}
-    shares = utilisation(planner.evaluator.tasks, planner.evaluator.slots, decision.result, rate)
-    named = {machine.name: float(share) for machine, share in zip(planner.cluster.machines, shares, strict=True)}
+    cpu = {machine.name: machine.cpu for machine in planner.cluster.machines}
+    named = {e.name: e.load * rate / cpu[e.name] for e in decision.evaluation.at(rate) if e.kind == "machine"}
     return rate, {name: share for name, share in sorted(named.items(), key=lambda pair: -pair[1]) if share > 0}
 
 

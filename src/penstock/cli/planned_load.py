@@ -67,7 +67,7 @@ def planned_load(plan: Plan, topology: Topology, cluster: Cluster) -> PlannedLoa
         source, target = cluster.machines[hop.source].name, cluster.machines[hop.target].name
         pair = (source, target) if source < target else (target, source)
         traffic[pair][f"{topology.streams[hop.stream].label} from {source}"] = bits * rate / 1e6
-    shares = {(element.kind, element.name): element.utilisation(rate) for element in found.limits}
+    shares = {(element.kind, element.name): element.utilisation(rate) for element in found.at(rate)}
     return PlannedLoad(cluster, rate, shares, found.bottleneck, traffic)
 
 

@@ -18,9 +18,6 @@ from penstock.model.placement import Hop, Placement
 from penstock.model.routes import BITS, card_bits, hop_bits, widest_path
 from penstock.model.slotgraph import MEGABIT, Links, Slots
 from penstock.model.taskgraph import FORWARD, GLOBAL, SPREAD, Bools, Floats, Flow, Ints, Tasks, sum_by
-from penstock.model.topology import Grouping
-
-CHOSEN = (Grouping.SHUFFLE, Grouping.LOCAL_OR_SHUFFLE)  # senders give tuples to any receiver that has room
 
 
 class Element(NamedTuple):
@@ -71,13 +68,6 @@ def elements(
     found += _network(tasks, slots, cluster, placement, None if settled is None else settled.wire_load)
     # Of equal limits the wider element is named: a machine rather than its only slot.
     return sorted(found, key=lambda element: (float(f"{element.rate_tps:.9g}"), element.kind == "slot"))
-
-
-def utilisation(tasks: Tasks, slots: Slots, placement: Placement, rate_tps: float) -> Floats:
-    """Return the share of every machine's cpu that is busy at a rate of source tuples: [M]."""
-    placed = np.asarray(placement.slots, dtype=np.int32)
-    machine, tasks = slots.machine[placed], tasks.placed(slots.process[placed])
-    return sum_by(machine, tasks.cpu * tasks.gain * rate_tps, slots.machines) / slots.machine_cpu
 
 
 def _used(kind: str, names: Sequence[str], load: Floats, capacity: Floats) -> list[Element]:
@@ -165,7 +155,7 @@ def rate_net(tasks: Tasks, slots: Slots, links: Links, routed: bool) -> RateNet:
         order=np.array(sorted(range(len(flows)), key=lambda number: flows[number].source), dtype=np.int32),
         heard=np.array([flow.heard for flow in flows], dtype=np.int32),
         local=np.array([flow.local for flow in flows], dtype=np.bool_),
-        chosen=np.array([flow.grouping in CHOSEN for flow in flows], dtype=np.bool_),
+        chosen=np.array([flow.chosen for flow in flows], dtype=np.bool_),
         single=_single(flows, len(tasks.position)),
         share=np.array([flow.share for flow in flows], dtype=np.float64),
         bits=np.array([flow.tuple_bytes for flow in flows], dtype=np.float64) * BITS,

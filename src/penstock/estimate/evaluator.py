@@ -54,18 +54,27 @@ class Evaluation:
     """What a placement would give."""
 
     throughput_tps: float
-    even_tps: float  # the rate at which the bottleneck is used up when streams split evenly (SPARCLE, eq. (1a))
     delay_ms: float
     traffic: Traffic
     machines: int
     slots: int
     fits_memory: bool
-    limits: tuple[Element, ...]  # every element used, the most limiting first
+    limits: tuple[Element, ...]  # every element used, once back-pressure has settled, the most limiting first
+    even_limits: tuple[Element, ...]  # likewise, with evenly split streams
 
     @property
     def bottleneck(self) -> Element | None:
         """The element that limits the throughput; none where nothing costs anything."""
         return self.limits[0] if self.limits else None
+
+    @property
+    def even_tps(self) -> float:
+        """The rate at which the bottleneck is used up if streams split evenly (SPARCLE, eq. (1a))."""
+        return self.even_limits[0].rate_tps if self.even_limits else np.inf
+
+    def at(self, rate_tps: float) -> tuple[Element, ...]:
+        """Return every element at its load at a rate: without back-pressure, streams split evenly."""
+        return self.even_limits if rate_tps < self.even_tps else self.limits
 
     def score(self, objective: Objective | str, reference: FlowEstimate | None = None) -> float:
         """Return how good this is by an objective, the higher the better."""
@@ -103,8 +112,8 @@ class Evaluator(Instance):
     def evaluate(self, placement: Placement) -> Evaluation:
         """Estimate a complete placement (with its routes, where the network is routed)."""
         placed = np.asarray(placement.slots, dtype=np.int32)
-        limits = tuple(elements(self.tasks, self.slots, self.cluster, placement))
-        even = throughput = limits[0].rate_tps if limits else np.inf
+        even_limits = limits = tuple(elements(self.tasks, self.slots, self.cluster, placement))
+        throughput = limits[0].rate_tps if limits else np.inf
         if self.model is None or self.cluster.routed:
             throughput, limits = self._saturated(placement, limits)
         if self.cluster.routed:
@@ -117,13 +126,13 @@ class Evaluator(Instance):
             throughput = min([flow, *others]) if limits else np.inf
         return Evaluation(
             throughput_tps=throughput,
-            even_tps=even,
             delay_ms=delay,
             traffic=traffic(self.tasks, self.slots, placed),
             machines=len(np.unique(self.slots.machine[placed])),
             slots=len(np.unique(placed)),
             fits_memory=bool(self._fits(placed[None, :])[0]),
             limits=limits,
+            even_limits=even_limits,
         )
 
     def scorer(

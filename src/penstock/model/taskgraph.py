@@ -38,6 +38,11 @@ class Flow(NamedTuple):
     stream: int  # position in the topology's streams
 
     @property
+    def chosen(self) -> bool:
+        """Whether senders give tuples to any receiver that has room."""
+        return self.grouping in (Grouping.SHUFFLE, Grouping.LOCAL_OR_SHUFFLE)
+
+    @property
     def local(self) -> bool:
         """Whether a sender with receivers in its own process sends only to these."""
         return self.grouping is Grouping.LOCAL_OR_SHUFFLE

@@ -87,7 +87,10 @@ class _Run:
         if proof.best is None:
             return self._nothing(proof.impossible)
         gap = 1.0 - proof.bound / proof.best.cost if proof.best.cost > 0 else 0.0
-        return Placement(tuple(proof.best.slots.tolist()), proof.best.routes, *_proven(gap))
+        gap, note = _proven(gap)
+        if any(flow.chosen and len(view.tasks.of(flow.target)) > 1 for flow in view.tasks.flows):
+            note = f"{note}, with evenly split streams"
+        return Placement(tuple(proof.best.slots.tolist()), proof.best.routes, gap, note)
 
     def least_traffic(self) -> Placement | Infeasible:
         """Return the placement with the minimum traffic among those that sustain the offered load."""
