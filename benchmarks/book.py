@@ -78,7 +78,7 @@ def timed(book: Book, rng: np.random.Generator) -> list[str]:
 
 def main() -> None:
     rng = np.random.default_rng(0)
-    titles = ("admitted", "admission", "last ten", "share anew", "link fails", "guarantee", "refusal", "with advice")
+    titles = ("admitted", "admission", "last ten", "reallocate", "link fails", "guarantee", "refusal", "with advice")
     print(f"{'network':<20}" + "".join(f"{title:>13}" for title in titles))
     for name in NAMES:
         cluster = read_network(NETWORKS / f"{name}.graph")

@@ -63,7 +63,7 @@ def test_takes_a_change_for_the_worse_back_to_the_routes_before() -> None:
     assert target.planned == by
 
 
-def test_a_policy_that_is_bad_on_purpose_never_exceeds_the_bound_for_longer_than_one_measuring_interval() -> None:
+def test_a_bad_policy_exceeds_the_bound_for_at_most_one_measuring_interval() -> None:
     """It lies about the gain, in a different way each time; some lies are too small for single readings to tell."""
     rng = np.random.default_rng(5)
     costs = {f"m{m}/{s}": (0.0, 0.004, 0.4, 30.0)[2 * m + s] for m in range(2) for s in range(2)}
@@ -98,7 +98,7 @@ def longest_above(history: Iterable[tuple[float, float]], bound: float) -> float
     return longest
 
 
-def test_rests_twice_as_long_after_each_change_taken_back_and_as_usual_after_a_good_one() -> None:
+def test_doubles_the_cool_down_after_each_rollback() -> None:
     target = FakeTarget(misplaced)
     loop = pilot(target, BAD)
     found = [loop.step() for _ in range(4)]
@@ -162,7 +162,7 @@ class Levels:
 
 
 @pytest.mark.parametrize("factors", [(1.04, 0.995), (1.005,), (1.02, 0.999)])
-def test_changes_that_are_worse_do_not_add_up_where_some_between_them_are_a_little_better(
+def test_worse_changes_do_not_accumulate_with_better_ones_in_between(
     factors: tuple[float, ...],
 ) -> None:
     policy = Levels(*factors)
@@ -182,7 +182,7 @@ def test_changes_that_are_measured_in_lucky_moments_do_not_add_up_beyond_what_a_
     assert target.latency_s(target.placed) <= MEASURED * episodes[0].decision.bound_s
 
 
-def test_a_latency_that_is_back_where_it_was_sets_changes_free_again() -> None:
+def test_recovered_latency_releases_the_anchor() -> None:
     policy = Levels(1.04, 1 / 1.05, 1.04)
     target = FakeTarget(policy.latency_s, noise=0.001)
     loop = pilot(target, policy)
@@ -238,7 +238,7 @@ def test_a_failure_makes_a_measurement_void_and_it_is_made_again() -> None:
     assert (found.verdict, found.outcome.voided) == ("kept", 1)
 
 
-def test_a_change_that_could_never_be_measured_is_taken_back() -> None:
+def test_rolls_back_a_change_that_could_not_be_measured() -> None:
     target = FakeTarget(misplaced)
     target.happens = {7.0 + n: lambda target: setattr(target, "epoch", target.epoch + 1) for n in range(40)}
     found = pilot(target).step()
@@ -258,7 +258,7 @@ def test_tasks_that_others_move_meanwhile_are_left_to_them() -> None:
     assert len(target.applied) == 1
 
 
-def test_moves_that_fail_halfway_are_taken_back_even_where_that_fails_once() -> None:
+def test_rolls_back_partial_moves_even_if_that_fails_once() -> None:
     target = FakeTarget(misplaced)
     target.breaks = {1, 2}
     found = pilot(target).step()
@@ -269,7 +269,7 @@ def test_moves_that_fail_halfway_are_taken_back_even_where_that_fails_once() -> 
     assert len(target.applied) == 3
 
 
-def test_a_change_that_cannot_be_taken_back_is_stuck_and_nothing_else_is_decided_until_it_is() -> None:
+def test_decides_nothing_while_a_rollback_is_stuck() -> None:
     target = FakeTarget(misplaced)
     target.refuses = set(range(2, 10))
     heard: list[str] = []
@@ -294,7 +294,7 @@ def test_a_change_that_cannot_be_taken_back_is_stuck_and_nothing_else_is_decided
     assert outcomes[1].in_force_s > outcomes[0].in_force_s
 
 
-def test_tasks_that_others_have_moved_meanwhile_are_not_put_back_later() -> None:
+def test_does_not_roll_back_tasks_that_others_have_moved() -> None:
     target = FakeTarget(misplaced)
     target.refuses = set(range(2, 7))
     loop = pilot(target, BAD)
@@ -307,7 +307,7 @@ def test_tasks_that_others_have_moved_meanwhile_are_not_put_back_later() -> None
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("of the target"), KeyboardInterrupt()])
-def test_whatever_goes_wrong_while_a_change_is_measured_it_is_taken_back_first(error: BaseException) -> None:
+def test_rolls_back_first_if_a_measurement_raises(error: BaseException) -> None:
     class Failing(FakeTarget):
         def reading(self) -> Reading:
             if self.placed != START:
@@ -338,7 +338,7 @@ def abandoned(path: Path) -> tuple[FakeTarget, Decision]:
     return target, first.decision
 
 
-def test_a_change_whose_driver_died_is_taken_back_by_the_next(tmp_path: Path) -> None:
+def test_the_next_driver_rolls_back_an_unjudged_change(tmp_path: Path) -> None:
     target, _ = abandoned(tmp_path / "l")
     loop = Autopilot(target, AutopilotSettings(policy="any"), guard=GUARD, propose=GOOD, ledger=Ledger(tmp_path / "l"))
     after = loop.step()
@@ -361,7 +361,7 @@ def test_tasks_that_are_elsewhere_by_then_are_left_there(tmp_path: Path) -> None
     assert [one.verdict for one in read_ledger(tmp_path / "l").episodes] == ["void"]
 
 
-def test_a_driver_without_an_autopilot_says_that_the_last_change_was_left_unfinished(tmp_path: Path) -> None:
+def test_a_driver_without_an_autopilot_records_the_unfinished_change(tmp_path: Path) -> None:
     with Served(tmp_path) as served:
         _, decision = abandoned(served.handle.folder / LEDGER)
         attach(served.handle)  # type: ignore[arg-type]

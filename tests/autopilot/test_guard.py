@@ -9,11 +9,11 @@ def readings(*means: float) -> list[Reading]:
     return [Reading(at=float(n), seconds=1.0, count=9, mean_s=mean) for n, mean in enumerate(means)]
 
 
-def test_the_bound_is_the_tolerance_where_there_is_no_noise() -> None:
+def test_the_bound_is_the_tolerance_without_noise() -> None:
     assert Guard(tolerance=0.05).bound_s(readings(0.1, 0.1, 0.1)) == pytest.approx(0.105)
 
 
-def test_the_bound_is_the_noise_where_that_is_more_but_never_above_twice_the_latency() -> None:
+def test_the_bound_follows_noise_up_to_twice_the_latency() -> None:
     assert Guard(noise=2.0).bound_s(readings(0.09, 0.1, 0.11)) == pytest.approx(0.12)
     assert Guard(noise=2.0).bound_s(readings(0.01, 0.5, 0.01, 1.0)) == pytest.approx(2 * 1.52 / 4)
 
@@ -46,7 +46,7 @@ def test_acts_only_above_the_threshold_and_within_the_moves() -> None:
     assert guard.refusal(0.2, 0, 0.1, 0.0) == "all tasks are already in place"
 
 
-def test_does_not_act_where_moves_cost_more_than_they_gain() -> None:
+def test_does_not_act_if_moves_cost_more_than_they_gain() -> None:
     guard = Guard(cool_down_s=30.0, interval_s=1.0)
     cost = guard.cost_s([1.0, 5.0, 0.5], held_s=2.0)  # of a tree's tuples at a task, all wait together
     assert cost == pytest.approx(2.5 * 2.0 / 30)

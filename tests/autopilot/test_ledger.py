@@ -46,7 +46,7 @@ def test_what_is_written_is_read_back_equal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", [1, 40, -1])
-def test_a_torn_last_line_is_told_of_and_skipped_and_what_follows_is_whole(tmp_path: Path, left: int) -> None:
+def test_reports_and_skips_an_incomplete_line(tmp_path: Path, left: int) -> None:
     path = tmp_path / "l"
     episode = decided()
     ledger = Ledger(path)
@@ -68,7 +68,7 @@ def test_a_torn_last_line_is_told_of_and_skipped_and_what_follows_is_whole(tmp_p
     assert len(read_ledger(path).problems) == 1
 
 
-def test_a_decision_without_an_outcome_is_under_way_only_while_somebody_may_still_write_one(tmp_path: Path) -> None:
+def test_a_decision_without_an_outcome_is_in_progress_only_while_its_driver_lives(tmp_path: Path) -> None:
     path = tmp_path / "l"
     episode = decided()
     ledger = Ledger(path)
@@ -80,9 +80,7 @@ def test_a_decision_without_an_outcome_is_under_way_only_while_somebody_may_stil
 
 
 @pytest.mark.parametrize(("verdict", "left"), [("kept", False), ("stuck", True), ("unfinished", True), ("void", False)])
-def test_a_change_that_is_in_force_without_having_been_found_good_is_left(
-    tmp_path: Path, verdict: str, left: bool
-) -> None:
+def test_an_unjudged_change_in_force_is_left(tmp_path: Path, verdict: str, left: bool) -> None:
     episode = decided()
     ledger = Ledger(tmp_path / "l")
     ledger.append(episode.opening)

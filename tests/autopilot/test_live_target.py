@@ -53,9 +53,7 @@ def wait_until(true: Callable[[], object]) -> None:
 
 
 @pytest.mark.usefixtures("spark")
-def test_moves_the_tasks_of_a_run_to_a_better_placement_and_tells_of_it(
-    penstock: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_moves_tasks_to_a_better_placement_and_reports_it(penstock: Callable[..., Ran], tmp_path: Path) -> None:
     flow = words(rate=100)
     tasks = [f"{c.name}[{n}]" for c in flow.application.components for n in range(c.parallelism)]
     bad = {task: TO_AND_FRO[task.partition("[")[0]] for task in tasks}  # every tuple crosses the network three times
@@ -104,7 +102,7 @@ class Failing(LiveTarget):
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_bad_change_is_taken_back_and_a_failure_makes_a_measurement_void(tmp_path: Path) -> None:
+def test_rolls_back_a_bad_change_and_voids_a_measurement_with_a_failure(tmp_path: Path) -> None:
     flow = words(rate=100)
     tasks = [f"{c.name}[{n}]" for c in flow.application.components for n in range(c.parallelism)]
     good = {task: f"m0/{number % 2}" for number, task in enumerate(tasks)}

@@ -25,7 +25,7 @@ def test_counts_readings_once_two_in_a_row_are_near_each_other() -> None:
     assert [one.mean_s for one in found.readings] == [0.2, 0.3, 0.4]
 
 
-def test_counts_them_in_any_case_after_so_many() -> None:
+def test_counts_readings_after_the_maximum_settling_time() -> None:
     found = after(0.1, 0.9, 0.1, 0.9, 0.3)
     assert found.stage is Stage.MEASURING
     assert len(found.readings) == 1
@@ -43,7 +43,7 @@ def test_the_first_reading_does_not_count_against_a_change() -> None:
     assert after(9.0, 9.0, 9.0).stage is Stage.EXCEEDED
 
 
-def test_nothing_that_comes_to_its_end_is_beyond_any_bound() -> None:
+def test_no_completed_tuple_exceeds_any_bound() -> None:
     assert after(0.5, None, None).stage is Stage.EXCEEDED
 
 

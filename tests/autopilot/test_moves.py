@@ -26,7 +26,7 @@ def interrupted(happens: Callable[[], None], propose: Callable[..., Proposal] = 
     return propose_late
 
 
-def test_a_decision_is_void_where_others_move_tasks_while_it_is_made_and_is_made_anew() -> None:
+def test_repeats_a_decision_if_others_move_tasks_meanwhile() -> None:
     target = FakeTarget(misplaced)
     loop = pilot(target, interrupted(lambda: target.placed.update({"out[0]": "m1/1"})))
     first = loop.step()
@@ -45,7 +45,7 @@ def test_a_decision_is_void_where_others_move_tasks_while_it_is_made_and_is_made
 
 
 @pytest.mark.parametrize("recovered", [True, False])
-def test_a_decision_is_void_where_the_run_fails_while_it_is_made(recovered: bool) -> None:
+def test_a_decision_is_void_if_the_run_fails_meanwhile(recovered: bool) -> None:
     target = FakeTarget(misplaced)
 
     def fail() -> None:
@@ -61,7 +61,7 @@ def test_a_decision_is_void_where_the_run_fails_while_it_is_made(recovered: bool
     assert {reading.epoch for reading in second.decision.inputs.readings} == {target.epoch}
 
 
-def test_a_decision_is_void_where_others_change_routes_while_it_is_made() -> None:
+def test_a_decision_is_void_if_others_change_routes_meanwhile() -> None:
     target = FakeTarget(misplaced)
     by = (PlannedRoute(stream="in->work", source="m0", target="m1", links=("m0--hub", "hub--m1")),)
     found = pilot(target, interrupted(lambda: setattr(target, "planned", by))).step()
@@ -69,7 +69,7 @@ def test_a_decision_is_void_where_others_change_routes_while_it_is_made() -> Non
     assert (found.verdict, target.applied, target.planned) == ("void", [], by)
 
 
-def test_a_change_that_fails_is_not_taken_back_over_what_others_have_moved() -> None:
+def test_a_failed_change_is_not_rolled_back_over_moves_of_others() -> None:
     """Where a move fails as its machine was lost, a recovery has put other tasks elsewhere by then."""
 
     class Losing(FakeTarget):
@@ -87,7 +87,7 @@ def test_a_change_that_fails_is_not_taken_back_over_what_others_have_moved() -> 
     assert target.placed == {**START, "out[0]": "m1/1"}
 
 
-def test_what_is_one_is_not_told_as_many() -> None:
+def test_uses_the_singular_for_one() -> None:
     states: list[str] = []
 
     class Telling(FakeTarget):

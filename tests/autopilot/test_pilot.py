@@ -58,7 +58,7 @@ def test_a_run_is_given_latency_models_while_it_runs(
     assert [swap.model for swap in swaps] == ["", found.model, found.model]
 
 
-def test_models_that_are_named_first_are_there_when_it_begins(pilot: Pilot, tmp_path: Path) -> None:
+def test_models_set_before_the_start_are_used(pilot: Pilot, tmp_path: Path) -> None:
     own = write_models(tmp_path / "own.npz", flow().application)
     assert pilot.steer(model=str(own)).policy is None
     found = pilot.steer("predictive")

@@ -53,13 +53,13 @@ def test_a_plan_of_too_many_moves_is_cut_to_the_best_of_them() -> None:
     assert part.gain < whole.gain
 
 
-def test_leaves_tasks_where_they_are_that_would_go_to_a_machine_which_does_not_answer() -> None:
+def test_keeps_tasks_off_machines_that_do_not_respond() -> None:
     gone = [Reading(at=1.0, seconds=1.0, count=9, mean_s=0.1, gone=("m0",))]
     found = propose_with_policy(APPLICATION, CLUSTER, inputs(readings=gone))
     assert all(not move.after.startswith("m0/") for move in found.moves)
 
 
-def test_a_policy_that_finds_no_placement_says_why() -> None:
+def test_a_policy_without_a_placement_gives_the_reason() -> None:
     heavy = msgspec.structs.replace(APPLICATION.components[1], memory_mb=1e6)
     application = msgspec.structs.replace(
         APPLICATION, components=(APPLICATION.components[0], heavy, APPLICATION.components[2])
@@ -182,7 +182,7 @@ def without_tasks(line: bytes) -> bytes:
     return msgspec.json.encode(record)
 
 
-def test_loads_are_those_observed_at_the_rate_that_is_offered_now() -> None:
+def test_observed_loads_are_scaled_to_the_offered_rate() -> None:
     instance = Instance(APPLICATION, CLUSTER)
 
     def found(rate: float, **tasks: float) -> list[float]:

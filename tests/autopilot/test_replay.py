@@ -42,7 +42,7 @@ def test_models_that_are_swapped_while_it_runs_count_from_the_next_decision(tmp_
     assert second.decision.inputs.checksum == load_models(tmp_path / "models.npz").checksum
 
 
-def test_a_decision_holds_the_checksum_of_its_models_and_tells_when_the_file_has_another(tmp_path: Path) -> None:
+def test_a_decision_detects_changed_models_by_checksum(tmp_path: Path) -> None:
     file = tmp_path / "models.npz"
     write_models(file, 1)
     made = decided("round-robin", str(file))
@@ -64,7 +64,7 @@ def test_a_decision_holds_the_checksum_of_its_models_and_tells_when_the_file_has
         ("round-robin", "the decision may have been made by another version of Penstock"),
     ],
 )
-def test_a_policy_that_is_bounded_by_time_is_said_to_be(policy: str, cause: str) -> None:
+def test_reports_a_time_limited_policy(policy: str, cause: str) -> None:
     made = decided(policy)
     assert model_changed(made) == ""
     assert likely_cause(made).startswith(cause)

@@ -30,12 +30,12 @@ def test_tasks_of_a_component_are_exchanged_back() -> None:
     assert distance([0, 0, 1, 2, 3, 0], [0, 3, 2, 1, 0, 0]) == 0
 
 
-def test_what_is_really_another_placement_takes_as_many_moves_as_it_must() -> None:
+def test_a_different_placement_needs_all_its_moves() -> None:
     assert distance([0, 0, 0, 2, 2, 0], [0, 0, 0, 0, 0, 0]) == 2
 
 
 @pytest.mark.parametrize(("loss", "moves"), [(0.0, 3), (0.005, 3), (0.05, 1)])
-def test_tasks_that_are_nearly_alike_are_exchanged_where_that_costs_little_of_the_gain(loss: float, moves: int) -> None:
+def test_exchanges_similar_tasks_if_that_costs_little_gain(loss: float, moves: int) -> None:
     """What one task of a component gets more than another by chance is not worth a move of its own."""
     tuples = np.array([0.0, 25.1, 24.9, 24.8, 25.2, 0.0])
 
@@ -55,7 +55,7 @@ def test_nothing_is_lost_of_a_placement_that_rescues(start: float) -> None:
     assert find_nearest(PLANNER.view, evaluate, now, wanted, 0.05).tolist() == wanted.tolist()
 
 
-def test_the_way_makes_the_move_that_gains_most_first() -> None:
+def test_the_move_with_the_highest_gain_comes_first() -> None:
     def evaluate(placed: np.ndarray) -> np.ndarray:
         return np.asarray(placed @ np.array([1.0, 10.0, 5.0]))
 

@@ -28,7 +28,7 @@ def test_only_the_last_ten_minutes_count() -> None:
     assert rate == {"a[0]": pytest.approx(2.0)}
 
 
-def test_begins_anew_where_counts_do_or_where_tasks_are_others() -> None:
+def test_restarts_when_counts_are_reset_or_tasks_change() -> None:
     counts = TaskCounts()
     counts.take(0.0, {"a[0]": 1000})
     assert counts.take(1.0, {"a[0]": 5}) == {}
@@ -53,7 +53,7 @@ class SkewedRun:
         return self._status.latency if seconds > 0 else None
 
 
-def test_a_reading_of_a_run_tells_what_each_task_processes(tmp_path: Path) -> None:
+def test_a_reading_has_the_rates_of_all_tasks(tmp_path: Path) -> None:
     run = SkewedRun(FakeHandle(create("fake", tmp_path)).status())
     target = LiveTarget(cast(Run, run))
     run.processed = (700, 200, 100, 0)

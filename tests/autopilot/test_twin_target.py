@@ -24,7 +24,7 @@ def target(slots: list[int], rate: float = 400.0) -> TwinTarget:
     return TwinTarget(twin, twin.start(slots, rates={"in": rate}, seed=3), "by hand")
 
 
-def test_a_reading_tells_what_the_twin_did() -> None:
+def test_a_reading_has_the_twins_measurements() -> None:
     made = target(SPREAD)
     made.wait(5.0)
     made.wait(5.0)
@@ -40,7 +40,7 @@ def test_a_reading_tells_what_the_twin_did() -> None:
     assert made.placement()["work[1]"] == "m0/1"
 
 
-def test_a_reading_tells_of_machines_that_are_gone_and_that_something_happened_meanwhile() -> None:
+def test_a_reading_shows_failed_machines_and_disturbances() -> None:
     made = target(SPREAD)
     made.wait(2.0)
     made.fail("m1")
@@ -80,7 +80,7 @@ def test_moves_tasks_from_a_bad_placement_to_a_better_one() -> None:
 
 
 @pytest.mark.slow
-def test_a_policy_that_is_bad_on_purpose_is_beyond_the_bound_for_one_measuring_interval_at_most() -> None:
+def test_a_bad_policy_exceeds_the_bound_on_the_twin_for_at_most_one_measuring_interval() -> None:
     """It puts tasks together, up to half as much again as a slot can do, and says that this is fine."""
     rng = np.random.default_rng(2)
     made = target([0, 0, 1, 2, 3, 1], rate=1500.0)

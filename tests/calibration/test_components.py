@@ -101,7 +101,7 @@ def test_takes_out_the_sharing_of_cores() -> None:
     assert calibration.application["one"].cpu == pytest.approx(0.004, rel=0.02)
 
 
-def test_takes_works_from_the_machines_where_tasks_share_cores() -> None:
+def test_derives_work_from_machines_if_tasks_share_cores() -> None:
     seen = observed(ran(any_dataflow(APP), PAIR, ["slow/0", "slow/1", "fast/0", "fast/1", "slow/2"], 5.0).records)
     known = measure_work(PAIR, seen, measure_scales(PAIR, seen))
     late = seen._replace(tasks=seen.tasks.assign(busy=seen.tasks["busy"] * [3.0, 1.0, 1.0, 2.0, 1.5]))
@@ -111,7 +111,7 @@ def test_takes_works_from_the_machines_where_tasks_share_cores() -> None:
         assert totals[1] == pytest.approx(totals[0], rel=0.05), worker
 
 
-def test_says_what_nothing_was_seen_of() -> None:
+def test_reports_what_was_not_measured() -> None:
     seen = observed(ran(any_dataflow(APP), PAIR, ["slow/0"] * 5, 5.0).records)
     other = seen._replace(services=seen.services[seen.services["component"] != "work"])
     left = {one.what: one.why for one in combine(APP, PAIR, other, None).left}
@@ -129,7 +129,7 @@ def test_says_what_nothing_was_seen_of() -> None:
         (lambda rng: rng.lognormal(-5.0, 0.6, 5000), Distribution.LOGNORMAL, 0.66),
     ],
 )
-def test_tells_how_times_are_distributed(drawn: object, distribution: Distribution, cv: float) -> None:
+def test_detects_the_distribution_of_times(drawn: object, distribution: Distribution, cv: float) -> None:
     times = drawn(np.random.default_rng(3))  # type: ignore[operator]
     logs = np.log(times)
     seen = Moments(5000, times.mean(), times.std() / times.mean(), logs.mean(), logs.std())

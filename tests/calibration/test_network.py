@@ -172,7 +172,7 @@ def test_tuples_that_the_host_held_up_hardly_count() -> None:
     assert np.std([time for one in late for time in one.times]) > 0.1
 
 
-def test_clocks_that_are_further_off_than_delays_tell_no_variation() -> None:
+def test_clock_errors_above_the_delays_prevent_a_variation() -> None:
     cluster, sent = timed(1e-5, 0.2, repeats=50)
     rng = np.random.default_rng(1)
     off = [one._replace(times=tuple(time + 0.01 * rng.standard_normal() for time in one.times)) for one in sent]
@@ -182,7 +182,7 @@ def test_clocks_that_are_further_off_than_delays_tell_no_variation() -> None:
         assert found == Unmeasured(what=VARIATION, why="clock errors exceed the delays")
 
 
-def test_too_few_tuples_tell_no_variation() -> None:
+def test_too_few_tuples_prevent_a_variation() -> None:
     cluster, sent = timed(0.002, 0.2, repeats=FEWEST)
     near = [one for one in sent if one.source // 2 == one.target // 2]
     found = measure_variation(cluster, near)

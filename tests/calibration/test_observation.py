@@ -70,7 +70,7 @@ def _sorted(table: pd.DataFrame) -> pd.DataFrame:
     return filled.sort_values(columns).reset_index(drop=True)
 
 
-def test_refuses_telemetry_that_tells_nothing(spark: SparkSession, records: Sequence[Record], tmp_path: Path) -> None:
+def test_refuses_telemetry_without_measurements(spark: SparkSession, records: Sequence[Record], tmp_path: Path) -> None:
     hops = [one for one in records if one.kind == "hop"]
     tasks = [one for one in records if one.kind == "task"]
     for name, kept, problem in (

@@ -59,7 +59,7 @@ def test_a_quick_run_has_fewer_cases_and_a_seed_is_added_to_theirs(spark: SparkS
 
 
 @pytest.mark.spark
-def test_a_case_that_is_refused_is_told_in_one_line(spark: SparkSession) -> None:
+def test_reports_a_refused_case_in_one_line(spark: SparkSession) -> None:
     with pytest.raises(FailedCase, match=r"^4 of 4 cases could not be run: x: expected another number, got \d$"):
         reproduce(spark, FIGURES[2:])
 
@@ -86,7 +86,7 @@ def test_what_a_check_found_does_not_stand_for_the_papers_word() -> None:
     assert rows[1].startswith("| 1a | check: squares reach 9 | — (check: 8.9) | 9 |")
 
 
-def test_there_are_no_claims_where_there_is_no_file(tmp_path: Path) -> None:
+def test_there_are_no_claims_without_a_file(tmp_path: Path) -> None:
     assert read_claims(tmp_path / "claims.csv") == []
 
 

@@ -69,7 +69,7 @@ def test_ratios_are_to_the_baseline_on_the_same_instance(spark: SparkSession) ->
     assert summed.loc["a", "traffic_bytes_ratio"] == 1.0  # the instance without traffic has no ratio
 
 
-def test_a_case_that_cannot_be_placed_says_why() -> None:
+def test_a_case_without_a_placement_gives_the_reason() -> None:
     (work,) = cases([(application("word-count"), cluster("tata-3"), 0)], ["flink"], Objective.THROUGHPUT, "planning")
     row = run_case(work)
     assert not row["placed"]

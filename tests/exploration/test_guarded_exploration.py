@@ -103,7 +103,7 @@ def test_stops_and_goes_back_when_latency_exceeds_its_bound() -> None:
     assert target.placement() == before
 
 
-def test_stops_on_the_way_when_latency_exceeds_its_bound_there() -> None:
+def test_stops_between_placements_if_latency_exceeds_its_bound() -> None:
     target = FakeTarget()
     before, target.slow_from = target.placement(), 3.0
     done = explore_live(target, placements=9, hold_s=4.0, settle_s=2.0, limits=LIMITS)
@@ -113,7 +113,7 @@ def test_stops_on_the_way_when_latency_exceeds_its_bound_there() -> None:
     assert target.placement() == before
 
 
-def test_counts_readings_on_the_way_and_after_it_together() -> None:
+def test_combines_readings_during_and_after_moves() -> None:
     undisturbed, target = FakeTarget(), FakeTarget()
     explore_live(undisturbed, placements=1, hold_s=4.0, settle_s=2.0, limits=LIMITS)
     pauses = undisturbed.applied.index("explore-000")  # of 1 s each
@@ -123,7 +123,7 @@ def test_counts_readings_on_the_way_and_after_it_together() -> None:
     assert target.time == target.slow_from + 1.0
 
 
-def test_does_not_read_more_often_on_the_way_than_it_is_told_to() -> None:
+def test_keeps_the_reading_interval_during_moves() -> None:
     target = FakeTarget()
     target.slow_from, target.then = 4.5, None
     done = explore_live(target, placements=1, hold_s=8.0, settle_s=8.0, limits=Limits(moves=2, reading_s=4.0))
@@ -147,7 +147,7 @@ def test_takes_silence_for_a_latency_beyond_any_bound() -> None:
     assert target.placement() == before
 
 
-def test_refuses_a_plant_in_which_nothing_comes_to_its_end() -> None:
+def test_refuses_a_target_without_completed_tuples() -> None:
     target = FakeTarget()
     target.slow_from, target.then = 0.0, None
     with pytest.raises(InvalidInput, match="run: no tuple completed"):
@@ -199,7 +199,7 @@ def test_keeps_what_was_gathered_when_no_further_placement_is_found(monkeypatch:
     assert target.placement() == before
 
 
-def test_says_what_could_not_be_put_back() -> None:
+def test_reports_tasks_that_were_not_moved_back() -> None:
     target = FakeTarget()
     before, target.refuses = target.placement(), set(range(9, 1000))
     done = explore_live(target, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
@@ -209,7 +209,7 @@ def test_says_what_could_not_be_put_back() -> None:
     assert target.plans == 9 + RETURNS
 
 
-def test_refuses_a_bound_that_is_exceeded_already() -> None:
+def test_refuses_a_bound_that_is_already_exceeded() -> None:
     target = FakeTarget()
     with pytest.raises(InvalidInput, match="most_latency: latency is 10 ms, already above the bound of 5 ms"):
         explore_live(target, placements=1, hold_s=2.0, settle_s=0.0, limits=Limits(2, 0.005, reading_s=1.0))

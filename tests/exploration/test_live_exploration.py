@@ -85,7 +85,7 @@ def record_roots(path: Path) -> list[int]:
     return [row["root"] for row in pq.read_table(path).to_pylist() if row["kind"] == "root"]
 
 
-def test_knows_the_machines_of_a_run_only_where_its_folder_tells(tmp_path: Path) -> None:
+def test_knows_machines_only_from_the_runs_folder(tmp_path: Path) -> None:
     with Served(tmp_path) as served:
         save(TRIO, served.info.cluster_path)
         assert machines_of(served.info) == TRIO
@@ -96,6 +96,6 @@ def test_knows_the_machines_of_a_run_only_where_its_folder_tells(tmp_path: Path)
         assert [machine.name for machine in embedded.machines] == ["local"]
 
 
-def test_refuses_an_application_that_is_not_the_runs(tmp_path: Path) -> None:
+def test_refuses_another_application(tmp_path: Path) -> None:
     with Served(tmp_path) as served, pytest.raises(InvalidInput, match="has other tasks than 'word-count'"):
         RemoteTarget(served.info, ps.application("word-count"), TRIO)

@@ -23,14 +23,14 @@ def test_all_windows_of_a_placement_are_in_one_fold() -> None:
         assert len(set(folds[made.places == place].tolist())) == 1
 
 
-def test_folds_are_blocks_of_windows_where_there_is_one_placement() -> None:
+def test_folds_are_blocks_of_windows_for_one_placement() -> None:
     made = rows(places=1, windows=12)
     folds = assign_folds(made, np.random.default_rng(0))
     assert (np.diff(folds) >= 0).all()
     assert len(np.unique(folds)) == FOLDS
 
 
-def test_keeps_nothing_apart_where_there_is_one_window() -> None:
+def test_holds_nothing_out_for_one_window() -> None:
     made = fit("svr", rows(places=1, windows=1))
     assert made.accuracy is None
     assert np.isfinite(made.regressor.predict(np.zeros((2, 5)))).all()
@@ -47,7 +47,7 @@ def test_cross_validation_finds_the_kernel_that_bends() -> None:
     assert machine.accuracy > mean.accuracy + 0.02
 
 
-def test_accuracy_is_told_of_placements_that_were_not_fitted() -> None:
+def test_accuracy_is_measured_on_held_out_placements() -> None:
     rng = np.random.default_rng(1)
     made = rows(places=8)
     chance = rng.uniform(1e-3, 5e-3, 8)[made.places]  # known by heart, a placement can be told; not otherwise
@@ -78,7 +78,7 @@ def test_accuracy_of_a_window_is_that_of_its_weighted_mean() -> None:
     assert found == pytest.approx([1 - abs(2.0 - 2.5) / 2.5, 1 - 3.0 / 2.0])  # may be negative, as the paper's
 
 
-def test_says_its_parameters_in_plain_words() -> None:
+def test_describes_its_parameters() -> None:
     assert Candidate("mean").parameters() == {}
     assert Candidate("linear", True).parameters() == {"label": "logarithm"}
     assert Candidate("svr-rbf", False, 1.0, 0.2, 0.3).parameters() == {
@@ -89,7 +89,7 @@ def test_says_its_parameters_in_plain_words() -> None:
     }
 
 
-def test_numbers_placements_by_where_tasks_are() -> None:
+def test_numbers_placements() -> None:
     seen = [
         ("r", 0, "a", "m0"), ("r", 0, "b", "m0"),
         ("r", 1, "a", "m0"),  # b was not seen; it is where it was

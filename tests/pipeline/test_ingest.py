@@ -80,7 +80,7 @@ def test_each_kind_of_bad_record_is_kept_whole_with_its_reason(spark: SparkSessi
     assert found[5]["finished"] == 1.4
 
 
-def test_cores_that_real_workers_once_told_become_a_share_of_their_machine(spark: SparkSession) -> None:
+def test_converts_cores_of_version_1_to_shares(spark: SparkSession) -> None:
     machine = {"interval": 1.0, "busy": 2.0, "lag": 0.0, "memory_mb": 1.0, "capacity_cpu": 8.0, "capacity_mb": 9.0}
     told: tuple[Row, ...] = ({"version": 1}, {}, {"version": 1, "emulated": True})
     rows = [row("machine", machine, change | {"epoch": number}) for number, change in enumerate(told)]
@@ -96,7 +96,7 @@ def test_all_records_of_a_sound_run_are_good(made: Steps, truth: Synthetic) -> N
     assert made.good.count() == len(truth.records)
 
 
-def test_unreadable_files_are_told_and_the_others_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_reports_unreadable_files_and_reads_the_others(spark: SparkSession, tmp_path: Path) -> None:
     sound = [row("hop", HOP, {})]
     write_records(tmp_path / "a.parquet", sound)
     whole = (tmp_path / "a.parquet").read_bytes()

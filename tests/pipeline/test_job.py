@@ -127,7 +127,7 @@ def test_the_windows_of_a_run_are_read_without_spark_as_with_it(
         pd.testing.assert_frame_equal(own, expected, check_dtype=False)
 
 
-def test_a_folder_that_is_followed_has_its_tables_after_each_micro_batch(
+def test_a_followed_folder_has_tables_after_each_micro_batch(
     spark: SparkSession, truth: Synthetic, tmp_path: Path
 ) -> None:
     followed, output = tmp_path / "came", tmp_path / "tables"
@@ -193,14 +193,14 @@ def test_quarantines_times_that_no_window_can_have(
     assert table(spark, output, "features")["window"].between(0, 2 * END_S + 1).all()
 
 
-def test_a_stream_that_finds_nothing_says_so(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_without_files_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     wanted = Manifest(mode="stream", input=str(tmp_path), window_s=WINDOW_S, lateness_s=LATENESS_S)
     job = _Job(spark, Store(spark, tmp_path / "tables"), wanted, Killer())
     with pytest.raises(FileProblem, match="the stream found no telemetry there; run it as a batch"):
         job.run_stream(str(_made(tmp_path / "rotated away")), FILES, follow=False)
 
 
-def test_colons_that_spark_cannot_read_are_told_before_anything_is_taken(spark: SparkSession, tmp_path: Path) -> None:
+def test_reports_colons_before_taking_files(spark: SparkSession, tmp_path: Path) -> None:
     folder = _made(_made(tmp_path / "runs") / "14:25") / "telemetry"
     (_made(folder) / "a.parquet").write_bytes(b"PAR1")
     with pytest.raises(
@@ -212,7 +212,7 @@ def test_colons_that_spark_cannot_read_are_told_before_anything_is_taken(spark: 
     assert not list((tmp_path / "tables").glob("records*"))
 
 
-def test_a_batch_that_is_killed_leaves_the_tables_that_were_there(
+def test_a_killed_batch_leaves_the_previous_tables(
     spark: SparkSession, came: Spoilt, batch: tuple[Summary, Path]
 ) -> None:
     _, output = batch
@@ -231,7 +231,7 @@ def _at(name: str) -> Killer:
     return At()
 
 
-def test_what_a_job_cannot_go_on_with_is_refused(
+def test_refuses_inputs_that_do_not_match_the_tables(
     spark: SparkSession, came: Spoilt, batch: tuple[Summary, Path], tmp_path: Path
 ) -> None:
     _, output = batch

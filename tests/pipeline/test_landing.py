@@ -82,7 +82,7 @@ def test_every_batch_becomes_a_file_and_no_row_lands_twice(spark: SparkSession, 
     assert read(folder) == [*first, {"word": "more", "size": 3}]
 
 
-def test_a_batch_that_was_being_written_is_written_anew(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_incomplete_batch_is_written_again(spark: SparkSession, tmp_path: Path) -> None:
     came, folder = tmp_path / "came", tmp_path / "landed"
     drop(came, "a.json", [{"word": "whole", "size": 1}])
     folder.mkdir()

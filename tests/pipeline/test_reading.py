@@ -45,7 +45,7 @@ def test_reads_the_valid_part_of_a_run_alone(tmp_path: Path) -> None:
     assert other["machine"].to_pylist() == made["000001 other"]["features"]["machine"].to_pylist()
 
 
-def test_asks_which_run_where_there_are_several(tmp_path: Path) -> None:
+def test_requires_a_run_if_there_are_several(tmp_path: Path) -> None:
     store(tmp_path, {"000001": ["a", "b"]}, {"a": "000001", "b": "000001"})
     with pytest.raises(InvalidInput, match="contains 2 runs, a, b; select one with --run"):
         read_run(tmp_path)

@@ -156,7 +156,7 @@ def test_telemetry_without_a_sampled_tuple_is_refused(spark: SparkSession, tmp_p
         run_report(spark, tmp_path)
 
 
-def test_runs_that_share_a_folder_are_told_apart(spark: SparkSession, tmp_path: Path, truth: Synthetic) -> None:
+def test_distinguishes_runs_that_share_a_folder(spark: SparkSession, tmp_path: Path, truth: Synthetic) -> None:
     telemetry = tmp_path / "shared"
     telemetry.mkdir()
     write_records(telemetry / "a.parquet", truth.records)

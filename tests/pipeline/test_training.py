@@ -102,7 +102,7 @@ def test_tables_whose_name_looks_like_a_pattern_are_read(spark: SparkSession, tm
     assert places == 3
 
 
-def test_refuses_windows_that_do_not_tell_what_machines_have(spark: SparkSession, tmp_path: Path) -> None:
+def test_refuses_windows_without_machine_capacities(spark: SparkSession, tmp_path: Path) -> None:
     folder = write_tables(tmp_path / "before", seed=0, places=2)
     for name, column in (("task_windows", "machine_cpu"), ("edge_windows", "target_cpu")):
         path = folder / name / "part-0.parquet"

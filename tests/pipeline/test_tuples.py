@@ -35,7 +35,7 @@ def test_latency_is_from_due_to_the_last_hop(made: Steps, truth: Synthetic) -> N
         assert row["source"] == "lines[0]"
 
 
-def test_the_slowest_way_leads_from_the_source_to_the_last_hop(made: Steps, truth: Synthetic) -> None:
+def test_the_slowest_path_leads_from_the_source_to_the_last_hop(made: Steps, truth: Synthetic) -> None:
     lengths = set()
     for row in made.tuples.collect():
         way = slowest_way(truth, row["root"])

@@ -113,7 +113,7 @@ def hop(number: int, emitted: float, started: float, spent: float, target: str, 
     return record("hop", workers[1], started + spent, root=number, id=number + 100, parent=number, **names, **times)
 
 
-def test_a_window_says_what_its_task_and_machine_did(spark: SparkSession) -> None:
+def test_a_window_has_the_features_of_its_task_and_machine(spark: SparkSession) -> None:
     told = {"given": 0, "queue": 0, "busy": 0.1}
     rows = [
         record("root", "m0/0", 10.0, root=1, id=1, task="a[0]", due=10.0, emitted=10.0),

@@ -52,7 +52,7 @@ def test_paths_in_turn_have_the_reference_rates(instance: dict[str, Any]) -> Non
     np.testing.assert_allclose(rates, instance["residual_path_rates"], rtol=1e-9)
 
 
-def test_a_guarantee_takes_no_more_than_it_asked_for() -> None:
+def test_a_guarantee_reserves_no_more_than_requested() -> None:
     one = admitted(book(), application(rate=5.0)).booking
     assert [(path.rate_tps, path.reserved_tps) for path in one.paths] == [(5.0, 5.0)]
     assert one.achieved_availability == 1.0
@@ -68,7 +68,7 @@ def test_a_guarantee_beyond_one_path_gets_another_cut_down_to_what_is_missing() 
     ]
 
 
-def test_paths_are_added_until_the_rate_is_there_for_as_long_as_was_asked() -> None:
+def test_paths_are_added_until_the_requested_availability_is_reached() -> None:
     rare = admitted(book(fails=0.1), application(rate=3.0, availability=0.85)).booking
     often = admitted(book(fails=0.1), application(rate=3.0, availability=0.95)).booking
     assert len(rare.paths) == 1
@@ -122,14 +122,14 @@ def only_way() -> Cluster:
     return Cluster(name="way", machines=whole.machines, links=whole.links[:2])
 
 
-def test_a_newcomer_goes_where_predicted_capacity_is_highest() -> None:
+def test_a_new_application_is_placed_where_predicted_capacity_is_highest() -> None:
     """With the wide way shared by enough priority, the narrow one promises more (6)."""
     first = admitted(book(), application("heavy", priority=9.0)).book
     second = admitted(first, application("light", priority=1.0)).booking
     assert "c" in second.paths[0].elements  # 4/s there, 10 · 1/10 = 1/s on the wide way
 
 
-def test_best_effort_paths_are_added_until_one_of_them_works_for_as_long_as_was_asked() -> None:
+def test_best_effort_paths_are_added_until_the_requested_availability_is_reached() -> None:
     one = admitted(book(fails=0.1), application(availability=0.9)).booking
     two = admitted(book(fails=0.1), application(availability=0.95)).booking
     assert len(one.paths) == 1
@@ -169,7 +169,7 @@ def test_memory_is_held_by_every_path() -> None:
     assert "needs 40 MB and the most left on machine 'a'" in third.reason
 
 
-def test_threads_limit_a_path_where_a_machine_has_several_cores() -> None:
+def test_threads_limit_a_path_on_a_machine_with_several_cores() -> None:
     wide = Cluster(name="wide", machines=(Machine(name="m", cores=4, slots=4),))
     chain = Application(
         name="chain",
@@ -228,7 +228,7 @@ def test_a_failed_machine_is_not_used() -> None:
     assert "b" not in admitted(without, application()).booking.paths[0].elements
 
 
-def test_a_guarantee_is_planned_anew_where_an_element_has_failed() -> None:
+def test_replans_a_guarantee_after_an_element_has_failed() -> None:
     both = admitted(admitted(book(), application("gr", rate=3.0)).book, application("be")).book
     broken = fail(both, "b")
     assert [u.application for u in broken.unmet] == ["gr"]
@@ -240,7 +240,7 @@ def test_a_guarantee_is_planned_anew_where_an_element_has_failed() -> None:
     assert found.book["be"].paths[0].plan == both["be"].paths[0].plan
 
 
-def test_planning_anew_in_vain_leaves_the_booking_as_it_is() -> None:
+def test_a_rejected_replan_leaves_the_booking_unchanged() -> None:
     broken = fail(admitted(book(), application("gr", rate=9.0)).book, "b").book
     found = replan(broken, "gr")
     assert isinstance(found, Refused)
@@ -248,7 +248,7 @@ def test_planning_anew_in_vain_leaves_the_booking_as_it_is() -> None:
     assert broken["gr"].paths[0].reserved_tps == 9.0
 
 
-def test_planning_anew_what_works_gives_the_same_rate() -> None:
+def test_replanning_a_working_application_gives_the_same_rate() -> None:
     before = admitted(book(), application("gr", rate=9.0)).book
     found = replan(before, "gr")
     assert isinstance(found, Admitted)

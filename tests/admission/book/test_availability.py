@@ -71,7 +71,7 @@ def test_a_guarantee_that_holds_too_seldom_after_a_capacity_has_fallen_is_unmet(
     assert mended.book.bookings == start.bookings
 
 
-def test_a_guarantee_is_planned_anew_where_it_holds_too_seldom() -> None:
+def test_replans_a_guarantee_whose_availability_is_too_low() -> None:
     start = admitted(fan(3, fails=0.1), application("gr", rate=4.0, availability=0.98))
     used = [element for path in start["gr"].paths for element in path.elements if element.startswith("m")]
     changed = set_capacity(start, used[0], 0.1)
@@ -107,7 +107,7 @@ def test_a_failure_is_counted_by_its_probability_whether_or_not_it_is_there_now(
     assert restore(narrowed.book, "b").book["gr"].achieved_availability == pytest.approx(0.9)
 
 
-def test_nobody_who_did_not_ask_for_a_share_of_the_time_is_served_too_seldom() -> None:
+def test_applications_without_a_requested_availability_are_never_unmet() -> None:
     start = admitted(book(fails=0.1), application("gr", rate=12.0), application("be"))
     assert find_unmet(set_capacity(start, "d", 0.9).book) == ()
     assert find_unmet(reprioritise(start, "be", 2.0)) == ()
@@ -127,7 +127,7 @@ def test_agrees_with_what_the_book_gives_in_every_state(seed: int) -> None:
             assert booking.achieved_availability == pytest.approx(enumerated(start, booking), abs=1e-9)
 
 
-def test_an_estimate_is_made_anew_with_the_same_draws() -> None:
+def test_an_estimate_is_repeated_with_the_same_draws() -> None:
     found = admit(fan(24, fails=0.7), application("be", availability=0.998), paths=24, estimate=True)
     assert isinstance(found, Admitted)
     booking, fails = found.booking, found.book.failure_probabilities

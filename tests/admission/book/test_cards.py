@@ -35,7 +35,7 @@ def one_way(source: str, target: str, rate: float | None) -> Application:
 
 
 @pytest.mark.parametrize("rate", [120.0, 125.0])
-def test_what_goes_one_way_leaves_the_other_free(rate: float) -> None:
+def test_traffic_in_one_direction_leaves_the_other_free(rate: float) -> None:
     first = admit(Book(cluster=TWO), one_way("a", "b", rate))
     assert isinstance(first, Admitted)
     back = admit(first.book, one_way("b", "a", rate), paths=1)
@@ -46,7 +46,7 @@ def test_what_goes_one_way_leaves_the_other_free(rate: float) -> None:
     assert isinstance(again, Refused)
 
 
-def test_best_effort_has_the_way_that_is_free() -> None:
+def test_best_effort_uses_the_free_direction() -> None:
     first = admit(Book(cluster=TWO), one_way("a", "b", 125.0))
     assert isinstance(first, Admitted)
     back = admit(first.book, one_way("b", "a", None))

@@ -47,7 +47,7 @@ def test_refuses_to_overwrite_what_somebody_else_has_written(tmp_path: Path) -> 
     assert kept.path.read_bytes() == before
 
 
-def test_refuses_to_save_where_the_book_is_gone(tmp_path: Path) -> None:
+def test_refuses_to_save_if_the_file_was_deleted(tmp_path: Path) -> None:
     with pytest.raises(FileProblem, match="expected version 3, but the file no longer exists"):
         BookFile(tmp_path / "book.json").save(book(), 3)
     assert not (tmp_path / "book.json").exists()

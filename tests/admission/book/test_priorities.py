@@ -10,7 +10,7 @@ LOWEST, HIGHEST = 1e-6, 1e9
 
 
 @pytest.mark.parametrize(("great", "small"), [(1e9, 1.0), (1.0, LOWEST), (HIGHEST, LOWEST)])
-def test_who_has_a_small_priority_is_let_in_beside_a_great_one(great: float, small: float) -> None:
+def test_admits_a_small_priority_beside_a_large_one(great: float, small: float) -> None:
     first = admit(book(), application("great", priority=great))
     assert isinstance(first, Admitted)
     second = admit(first.book, application("small", priority=small))

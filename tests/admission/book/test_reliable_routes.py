@@ -45,12 +45,12 @@ def route(cluster: Cluster) -> tuple[str, ...]:
     return only.links
 
 
-def test_takes_the_way_that_fails_less_of_two_that_are_wide_enough() -> None:
+def test_takes_the_more_reliable_of_two_wide_routes() -> None:
     assert route(network(100.0, 50.0, fails_b=0.1)) == ("a--c", "c--d")
     assert route(network(50.0, 100.0, fails_b=0.0, direct=2.0)) == ("a--d",)
 
 
-def test_takes_the_wide_way_where_the_sure_one_would_cost_rate() -> None:
+def test_takes_the_wide_route_if_the_reliable_one_reduces_the_rate() -> None:
     assert route(network(100.0, 0.5, fails_b=0.1)) == ("a--b", "b--d")
 
 
@@ -86,7 +86,7 @@ def test_a_hop_stays_on_what_the_path_needs_anyway() -> None:
     assert [set(one.links) for one in found.booking.paths[0].plan.routes] == [{"a--r", "r--b"}] * 2
 
 
-def test_hops_move_together_to_the_surer_way_that_has_room_for_both() -> None:
+def test_hops_move_together_to_a_more_reliable_route_with_room_for_both() -> None:
     found = admit(Book(cluster=two_ways(50.0, 0.02, 0.019)), THERE_AND_BACK)
     assert isinstance(found, Admitted)
     assert found.booking.achieved_availability == pytest.approx(1 - 0.019)
@@ -184,7 +184,7 @@ def test_a_path_never_fails_more_often_than_by_its_policys_routes_nor_loses_rate
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_never_changes_the_rate_and_takes_no_more_links_where_nothing_fails(seed: int) -> None:
+def test_keeps_rate_and_number_of_links_if_nothing_fails(seed: int) -> None:
     setting = draw("complete" if seed % 2 else "star", "diamond", Scarcity(), seed)
     planner = Planner(setting.application, setting.cluster, Objective.THROUGHPUT)
     before = planner.decide("sparcle")

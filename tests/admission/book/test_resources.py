@@ -71,7 +71,7 @@ def test_a_resource_that_others_have_is_named_with_who_has_it_and_how_much_more_
     assert [one.element for one in of_kind(found, SuggestionKind.RELEASE)] == ["p"]
 
 
-def test_a_rate_that_a_resource_limits_says_which_and_how_much_more_would_do() -> None:
+def test_names_the_limiting_resource_and_a_sufficient_increase() -> None:
     asked = Asked(two(), wanting("p", 5.0, gpu=1.0))
     found = asked.refusal()
     assert "2 paths carry 3/s of 5/s, limited by the gpu of a; machine a would need 4 gpu instead of 2" in found.reason
@@ -79,7 +79,7 @@ def test_a_rate_that_a_resource_limits_says_which_and_how_much_more_would_do() -
     assert of_kind(found, SuggestionKind.RATE)[0].after == 3.0
 
 
-def test_best_effort_is_told_that_any_more_of_a_resource_would_do() -> None:
+def test_suggests_any_increase_of_a_resource_to_best_effort() -> None:
     asked = Asked(with_booked(two(), wanting("p", 3.0, gpu=1.0)), wanting("next", gpu=1.0))
     found = asked.refusal()
     assert "any more gpu of machine a would admit it" in found.reason
@@ -92,7 +92,7 @@ def test_a_resource_that_no_machine_ever_had_is_to_be_added() -> None:
     assert found.reason == "task w[0] needs gpu, which no machine has; add it to the resources of a machine"
 
 
-def test_a_pin_to_a_machine_without_the_resource_says_how_much_it_would_need() -> None:
+def test_suggests_the_resource_that_a_pinned_machine_lacks() -> None:
     asked = Asked(two(b=Machine(name="b")), wanting("p", 1.0, gpu=1.5, pinned="b"))
     found = asked.refusal()
     assert found.reason.endswith("machine b would need 1.5 gpu instead of 0")
@@ -155,7 +155,7 @@ def test_memory_of_a_pin_is_that_of_its_machine() -> None:
     assert all(asked.lets_in(remedy) for remedy in found.suggestions)
 
 
-def test_a_network_card_that_is_too_slow_is_named_with_its_way_and_what_it_would_need() -> None:
+def test_names_a_slow_network_card_with_its_direction_and_increase() -> None:
     machines = (Machine(name="a", network_mbps=0.8), Machine(name="b", network_mbps=10.0))
     pinned = replace_sink(wanting("p", 200.0, pinned="b"))
     away = replace(pinned, components=tuple(replace(one, cpu=0.0001) for one in pinned.components))

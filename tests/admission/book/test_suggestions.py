@@ -53,7 +53,7 @@ def test_the_best_rate_keeps_the_availability() -> None:
     assert lets_in(book(fails=0.1), application(rate=12.0, availability=0.81))
 
 
-def test_one_link_that_is_too_narrow_is_named_with_what_it_would_need() -> None:
+def test_names_one_narrow_link_and_its_increase() -> None:
     narrow = book()
     links = tuple(replace(k, bandwidth_mbps=2.0) if k.label == "a--b" else k for k in narrow.cluster.links)
     narrow = replace(narrow, cluster=replace(narrow.cluster, links=links))
@@ -65,7 +65,7 @@ def test_one_link_that_is_too_narrow_is_named_with_what_it_would_need() -> None:
     assert not lets_in(with_increase(narrow, remedy, 0.97), application(rate=8.0))
 
 
-def test_one_machine_that_is_too_slow_is_named_with_what_it_would_need() -> None:
+def test_names_one_slow_machine_and_its_increase() -> None:
     slow = book()
     machines = tuple(replace(m, speed=0.05) if m.name == "a" else m for m in slow.cluster.machines)
     slow = replace(slow, cluster=replace(slow.cluster, machines=machines))
@@ -84,7 +84,7 @@ def test_where_more_of_one_element_does_not_help_several_are_named() -> None:
         assert not lets_in(with_increase(book(), alone), application(rate=20.0))
 
 
-def test_best_effort_is_told_the_availability_that_can_be_had() -> None:
+def test_suggests_the_achievable_availability_to_best_effort() -> None:
     found = refused(book(fails=0.1), application(availability=0.995))
     assert [remedy.kind for remedy in found.suggestions] == [SuggestionKind.AVAILABILITY]
     assert found.suggestions[0].after == pytest.approx(0.99)
@@ -144,7 +144,7 @@ def test_all_who_have_a_link_are_named_or_counted() -> None:
     assert "gr1 has 4, gr2 has 2, gr4 has 2, 2 more have 2 of 10 Mbit/s" in found.reason
 
 
-def test_best_effort_on_full_links_is_told_that_any_more_would_do_or_who_would_have_to_go() -> None:
+def test_suggests_any_increase_or_a_release_to_best_effort_on_full_links() -> None:
     full, wanted = booked(8.0, 6.0), application("late")
     found = refused(full, wanted)
     assert "link a--b is fully booked (gr0 has 8, gr1 has 2 of 10 Mbit/s)" in found.reason
@@ -154,13 +154,13 @@ def test_best_effort_on_full_links_is_told_that_any_more_would_do_or_who_would_h
 
 
 @pytest.mark.slow
-def test_a_policy_that_only_proves_that_there_is_no_way_has_the_links_named_too() -> None:
+def test_names_the_links_also_for_a_policy_that_only_proves_infeasibility() -> None:
     found = admit(booked(8.0, 6.0), application("late", rate=1.0), policy="optimal")
     assert isinstance(found, Refused)
     assert "link a--b is fully booked" in found.reason
 
 
-def test_a_failed_link_far_from_the_way_is_not_what_binds() -> None:
+def test_a_failed_link_off_the_route_is_not_binding() -> None:
     far = Machine(name="far")
     off = Link(source="far", target="a", bandwidth_mbps=1.0)
     full = booked(8.0, 6.0)
@@ -170,7 +170,7 @@ def test_a_failed_link_far_from_the_way_is_not_what_binds() -> None:
     assert not [remedy for remedy in found.suggestions if remedy.kind is SuggestionKind.RESTORE]
 
 
-def test_what_has_failed_is_to_be_restored_where_that_is_enough() -> None:
+def test_suggests_to_restore_failed_elements_if_that_suffices() -> None:
     dark = fail(fail(book(), "b").book, "c").book
     little, much = refused(dark, application(rate=1.0)), refused(dark, application(rate=12.0))
     assert little.reason.endswith("machine b has failed; restoring b would admit it")
@@ -179,7 +179,7 @@ def test_what_has_failed_is_to_be_restored_where_that_is_enough() -> None:
     assert "restoring b and c would admit it" in much.reason
 
 
-def test_more_paths_are_offered_where_as_many_as_were_allowed_are_too_few() -> None:
+def test_suggests_more_paths_if_the_maximum_is_too_low() -> None:
     found = admit(book(), application(rate=12.0), paths=1)
     assert isinstance(found, Refused)
     assert "1 path, the maximum allowed, carries 10/s of 12/s" in found.reason
@@ -188,7 +188,7 @@ def test_more_paths_are_offered_where_as_many_as_were_allowed_are_too_few() -> N
     assert isinstance(admit(book(), application(rate=12.0), paths=2), Admitted)
 
 
-def test_as_many_paths_are_offered_as_have_to_be_looked_for_though_fewer_are_kept() -> None:
+def test_suggests_the_number_of_paths_to_search_even_if_fewer_are_booked() -> None:
     """The wide way comes first and often fails; what is kept in the end is the narrow one alone."""
     start = book()
     links = tuple(
@@ -207,7 +207,7 @@ def test_as_many_paths_are_offered_as_have_to_be_looked_for_though_fewer_are_kep
     assert len(enough.booking.paths) == 1
 
 
-def test_best_effort_is_offered_more_paths_too_where_they_would_work_often_enough() -> None:
+def test_suggests_more_paths_to_best_effort_if_they_suffice() -> None:
     often, wanted = book(fails=0.1), application(availability=0.95)
     found = admit(often, wanted, paths=1)
     assert isinstance(found, Refused)

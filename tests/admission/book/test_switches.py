@@ -26,7 +26,7 @@ def both_ways(name: str = "gr", rate: float = 12.0) -> Book:
     return found.book
 
 
-def test_paths_over_a_failed_switch_rest_and_go_on_when_it_returns() -> None:
+def test_paths_over_a_failed_switch_stop_and_resume_when_it_recovers() -> None:
     book = both_ways()
     broken = fail(book, "east")
     assert [path.rate_tps for path in broken.book["gr"].paths] == pytest.approx([0.0, 2.0])
@@ -74,7 +74,7 @@ def test_planning_again_goes_round_a_failed_switch_or_names_it() -> None:
     assert isinstance(admit(restore(broken, "east").book, application("more", rate=6.0)), Admitted)
 
 
-def test_where_some_of_a_rate_is_carried_what_has_failed_is_said_to_limit_it() -> None:
+def test_names_the_failed_element_that_limits_a_partial_rate() -> None:
     ends = (("a", "d", 10.0), ("a", "x", 4.0), ("x", "y", 4.0), ("y", "d", 4.0))
     links = tuple(Link(source=u, target=v, bandwidth_mbps=width) for u, v, width in ends)
     machines = tuple(machine for machine in switched().cluster.machines if machine.name in ("a", "d"))
@@ -103,7 +103,7 @@ def test_a_link_that_failed_by_itself_stays_failed_when_its_switch_returns() -> 
     assert restore(mended, "east--b").book.bookings == book.bookings
 
 
-def test_a_link_that_is_restored_before_its_switch_is_of_no_use_yet() -> None:
+def test_a_link_restored_before_its_switch_is_unusable() -> None:
     book = both_ways()
     both = fail(fail(book, "east--b").book, "east").book
     mended = restore(both, "east--b").book

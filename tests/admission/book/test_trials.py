@@ -81,7 +81,7 @@ def unsteady() -> Asked:
 
 
 @pytest.mark.slow
-def test_an_amount_that_is_offered_was_tried_as_it_is_printed_though_more_is_not_always_better() -> None:
+def test_suggested_amounts_were_tried_exactly_as_printed() -> None:
     asked = unsteady()
     found = asked.refusal()
     more = [remedy for remedy in found.suggestions if remedy.kind is SuggestionKind.CPU]
@@ -119,7 +119,7 @@ def test_of_amounts_that_are_enough_only_one_that_can_be_printed_is_offered(narr
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
-def test_all_that_is_offered_to_a_drawn_application_lets_it_in(seed: int) -> None:
+def test_every_suggestion_admits_a_random_application(seed: int) -> None:
     rng = np.random.default_rng(seed)
     start = book(fails=float(rng.choice([0.05, 0.1])), link_fails=0.02)
     links = tuple(replace(link, bandwidth_mbps=float(rng.uniform(1, 12))) for link in start.cluster.links)
@@ -153,7 +153,7 @@ def test_where_neither_rate_nor_availability_can_be_had_both_are_lowered() -> No
     assert asked.lets_in(both)
 
 
-def test_the_rate_alone_is_lowered_where_the_availability_can_be_had() -> None:
+def test_lowers_only_the_rate_if_the_availability_is_achievable() -> None:
     found = pinned_to_what_fails(20.0, 0.85).refusal()
     rate = next(remedy for remedy in found.suggestions if remedy.kind is SuggestionKind.RATE)
     assert (rate.after, rate.also) == (10.0, ())
@@ -176,7 +176,7 @@ def test_where_a_link_has_nothing_and_its_ends_fail_more_of_it_goes_with_a_lower
     assert asked.lets_in(remedy)
 
 
-def test_where_restoring_alone_is_not_enough_it_is_said_what_would_be_then() -> None:
+def test_suggests_what_helps_after_restoring_if_that_does_not_suffice() -> None:
     asked = pinned_to_what_fails(20.0, 0.99)
     book = fail(fail(asked.book, "a--b").book, "a--c").book
     found = asked._replace(book=book).refusal()

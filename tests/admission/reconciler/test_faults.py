@@ -43,7 +43,7 @@ def spans(bench: Bench) -> list[list[tuple[int, int]]]:
 # Which run a path was
 
 
-def test_what_a_damaged_checkpoint_covers_is_not_given_back_by_the_next_operator(bench: Bench) -> None:
+def test_the_next_reconciler_returns_nothing_from_a_damaged_checkpoint(bench: Bench) -> None:
     bench.save(one_path())
     bench.settle()
     bench.log("alpha").take("p0/0", 100, 0)
@@ -65,7 +65,7 @@ def test_what_a_damaged_checkpoint_covers_is_not_given_back_by_the_next_operator
     assert spans(bench) == [[(40, 100)]]
 
 
-def test_what_a_run_has_published_that_the_operator_never_heard_of_is_not_given_back(bench: Bench) -> None:
+def test_published_tuples_are_not_returned_by_the_next_reconciler(bench: Bench) -> None:
     bench.save(one_path())
     bench.reconciler.step()
     bench.work.pop()()
@@ -77,7 +77,7 @@ def test_what_a_run_has_published_that_the_operator_never_heard_of_is_not_given_
     assert bench.phases() == {"alpha/p0.2": "running"}
 
 
-def test_a_path_that_was_begun_and_took_nothing_is_given_up_all_the_same(bench: Bench) -> None:
+def test_a_started_path_without_tuples_is_given_up(bench: Bench) -> None:
     bench.save(one_path())
     bench.reconciler.step()
     bench.work.pop()()
@@ -88,7 +88,7 @@ def test_a_path_that_was_begun_and_took_nothing_is_given_up_all_the_same(bench: 
         bench.log("alpha").take("p0/0", 100, 0)
 
 
-def test_nothing_is_started_before_it_is_on_disk_where_its_split_logs_are(bench: Bench) -> None:
+def test_starts_nothing_before_the_split_logs_are_registered_on_disk(bench: Bench) -> None:
     state_file(bench.book).mkdir()
     bench.save(one_path())
     bench.settle()
@@ -101,7 +101,7 @@ def test_nothing_is_started_before_it_is_on_disk_where_its_split_logs_are(bench:
     assert bench.phases() == {"alpha/p0": "running"}
 
 
-def test_what_a_start_that_fails_had_taken_is_given_back(bench: Bench) -> None:
+def test_returns_the_tuples_of_a_failed_start(bench: Bench) -> None:
     def taken_and_lost(run: FakeRun) -> None:
         bench.log("alpha").take("p0/0", 100, 0)
         checkpointed(run, 40, HALF)
@@ -118,7 +118,7 @@ def test_what_a_start_that_fails_had_taken_is_given_back(bench: Bench) -> None:
     assert bench.phases() == {"alpha/p0.2": "running"}
 
 
-def test_nothing_is_given_back_of_a_start_that_fails_while_its_run_goes_on(bench: Bench) -> None:
+def test_returns_nothing_of_a_failed_start_whose_run_continues(bench: Bench) -> None:
     held: list[RunLock] = []
 
     def going_on(run: FakeRun) -> None:
@@ -151,7 +151,7 @@ def test_a_run_that_was_given_up_cannot_be_resumed(bench: Bench) -> None:
 # Where the split logs are
 
 
-def test_the_sources_of_an_application_that_cannot_be_run_now_are_not_begun_anew_later(bench: Bench) -> None:
+def test_sources_of_a_skipped_application_continue_later(bench: Bench) -> None:
     bench.save(one_path())
     bench.settle()
     bench.log("alpha").take("p0/0", 100, 0)
@@ -164,7 +164,7 @@ def test_the_sources_of_an_application_that_cannot_be_run_now_are_not_begun_anew
     assert bench.log("alpha").next == 100
 
 
-def test_an_application_that_was_released_while_it_could_not_be_run_begins_anew(bench: Bench) -> None:
+def test_an_application_released_while_skipped_starts_from_the_beginning(bench: Bench) -> None:
     book = bench.save(one_path())
     bench.settle()
     bench.reconciler = bench.new_reconciler(flows={"beta": BETA})
@@ -193,7 +193,7 @@ def test_two_books_in_a_folder_have_each_their_own_sources(bench: Bench) -> None
     assert first.idle is False
 
 
-def test_says_what_it_would_mean_to_remove_a_damaged_state(bench: Bench) -> None:
+def test_explains_the_effect_of_removing_a_damaged_state(bench: Bench) -> None:
     state_file(bench.book).write_text("{")
     with pytest.raises(FileProblem, match=r"book\.operator\.json: .* restore a backup: without it all sources"):
         bench.new_reconciler()
@@ -281,7 +281,7 @@ def test_a_status_that_cannot_be_had_does_not_hold_back_what_a_run_that_has_ende
     assert bench.reconciler.state().paths[0].note.endswith("its driver is gone")
 
 
-def test_all_comes_to_an_end_with_a_run_that_does_not(bench: Bench) -> None:
+def test_ends_although_a_run_does_not(bench: Bench) -> None:
     bench.save(one_path())
     bench.settle()
     bench.runs[0].may_end.clear()
@@ -292,7 +292,7 @@ def test_all_comes_to_an_end_with_a_run_that_does_not(bench: Bench) -> None:
     bench.runs[0].may_end.set()
 
 
-def test_all_comes_to_an_end_with_a_start_that_does_not(bench: Bench) -> None:
+def test_ends_although_a_start_does_not(bench: Bench) -> None:
     bench.save(one_path())
     bench.reconciler.step()
     bench.reconciler.end()
@@ -373,7 +373,7 @@ def test_a_split_log_that_cannot_be_read_rests_its_path_alone(bench: Bench) -> N
 # Capacities
 
 
-def test_a_change_of_capacity_is_told_to_all_runs_without_a_restart(bench: Bench) -> None:
+def test_sets_a_changed_capacity_in_all_runs_without_a_restart(bench: Bench) -> None:
     book = bench.save(one_path())
     bench.settle()
     assert bench.capacities == {}

@@ -54,7 +54,7 @@ def slower(bench: Bench, book: Book) -> float:
     return changed["alpha"].rate_tps
 
 
-def test_a_limit_that_was_not_taken_is_tried_again_from_look_to_look_and_told_of_once(bench: Bench) -> None:
+def test_retries_a_failed_limit_and_reports_it_once(bench: Bench) -> None:
     book, deaf = started(bench)
     rate = slower(bench, book)
     for _ in range(3):
@@ -85,7 +85,7 @@ def test_a_change_too_small_to_be_seen_is_made_without_a_word(bench: Bench) -> N
     assert not any("path p0 now at" in text for text in bench.told)
 
 
-def test_another_reason_is_told_of_too(bench: Bench) -> None:
+def test_reports_another_reason(bench: Bench) -> None:
     book, deaf = started(bench)
     slower(bench, book)
     bench.settle()
@@ -97,7 +97,7 @@ def test_another_reason_is_told_of_too(bench: Bench) -> None:
     assert [text.rsplit(": ", 1)[1] for text in told] == ["it does not hear", "its disk is full"]
 
 
-def test_a_limit_that_is_in_force_after_all_is_not_set_again_nor_taken_for_somebody_elses(bench: Bench) -> None:
+def test_a_limit_in_force_after_an_error_is_not_set_again(bench: Bench) -> None:
     book, deaf = started(bench)
     rate = slower(bench, book)
     bench.settle()
@@ -122,7 +122,7 @@ def test_a_lower_limit_that_somebody_sets_while_the_booked_one_is_not_taken_stan
     assert "lower limits are kept until its run ends" in bench.told[-1]
 
 
-def test_its_state_says_what_is_booked_by_source(tmp_path: Path) -> None:
+def test_its_state_has_the_booked_rates_by_source(tmp_path: Path) -> None:
     twofold = Dataflow("twofold")
     sources = [twofold.source(name, Generated(int, rate=rate), pinned="src") for name, rate in (("a", 90.0), ("b", 30))]
     twofold.sink("out", Discard(), twofold.map("work", abs, *sources, cpu=0.02), pinned="dst")

@@ -48,7 +48,7 @@ def test_starts_a_run_for_every_path_of_what_is_admitted_on_the_part_that_it_use
     assert {path.run for path in kept.paths} == {str(run.folder) for run in bench.runs}
 
 
-def test_changes_limits_without_a_restart_when_another_application_comes_or_leaves(bench: Bench) -> None:
+def test_changes_limits_without_a_restart_when_applications_change(bench: Bench) -> None:
     alone = bench.save(admitted(EMPTY, ALPHA.application, paths=1))
     bench.settle()
     both = bench.save(admitted(alone, BETA.application, paths=1, priority=3.0))
@@ -90,7 +90,7 @@ def test_stops_a_run_that_does_not_drain(tmp_path: Path) -> None:
     assert bench.reconciler.idle
 
 
-def test_gives_back_the_tuples_of_a_path_whose_machine_failed_only_when_its_run_has_ended(bench: Bench) -> None:
+def test_returns_tuples_of_a_failed_path_only_after_its_run_has_ended(bench: Bench) -> None:
     book = bench.save(two_paths())
     bench.settle()
     log = bench.log("alpha")
@@ -177,7 +177,7 @@ def test_does_not_start_a_path_that_failed_by_itself_while_its_machine_is_marked
     assert len(bench.runs) == 2
 
 
-def test_tells_of_a_book_that_cannot_be_read_and_waits_for_it(bench: Bench) -> None:
+def test_reports_an_unreadable_book_and_waits_for_it(bench: Bench) -> None:
     book = bench.save(two_paths())
     bench.settle()
     whole = bench.book.read_bytes()
@@ -199,7 +199,7 @@ def test_tells_of_a_book_that_cannot_be_read_and_waits_for_it(bench: Bench) -> N
     assert not bench.reconciler.state().problem
 
 
-def test_leaves_an_application_that_cannot_be_run_and_says_so_once(bench: Bench) -> None:
+def test_skips_an_application_that_cannot_be_run_and_reports_it_once(bench: Bench) -> None:
     book = bench.save(admitted(EMPTY, flow("unknown").application, paths=1))
     bench.settle()
     bench.save(admitted(book, ALPHA.application, paths=1))
@@ -208,7 +208,7 @@ def test_leaves_an_application_that_cannot_be_run_and_says_so_once(bench: Bench)
     assert sum("unknown: cannot be run" in text for text in bench.told) == 1
 
 
-def test_refuses_a_dataflow_that_is_not_what_was_admitted(bench: Bench) -> None:
+def test_refuses_a_dataflow_that_differs_from_the_admitted_one(bench: Bench) -> None:
     bench.flows["alpha"] = flow("alpha", cpu=0.5)
     bench.save(two_paths())
     bench.settle()
@@ -228,7 +228,7 @@ def test_tries_again_when_a_run_does_not_start(bench: Bench) -> None:
     assert bench.phases() == {"alpha/p0": "running"}
 
 
-def test_does_not_start_a_path_again_that_has_read_all_there_was_unless_something_comes_back(bench: Bench) -> None:
+def test_restarts_a_path_that_has_read_everything_only_after_tuples_were_returned(bench: Bench) -> None:
     book = bench.save(two_paths())
     bench.settle()
     bench.log("alpha").take("p0/0", 10, 0)
@@ -246,7 +246,7 @@ def test_does_not_start_a_path_again_that_has_read_all_there_was_unless_somethin
     assert bench.phases() == {f"alpha/p{1 - down}.2": "running", f"alpha/p{down}": "down"}
 
 
-def test_drains_a_path_that_is_released_while_it_starts(bench: Bench) -> None:
+def test_drains_a_path_released_while_it_starts(bench: Bench) -> None:
     book = bench.save(admitted(EMPTY, ALPHA.application, paths=1))
     bench.reconciler.step()
     bench.save(release(book, "alpha"))
@@ -257,7 +257,7 @@ def test_drains_a_path_that_is_released_while_it_starts(bench: Bench) -> None:
     assert bench.reconciler.idle
 
 
-def test_gives_back_what_a_dead_operator_left_and_goes_on_with_its_sources(bench: Bench) -> None:
+def test_returns_tuples_of_a_dead_reconciler_and_continues_its_sources(bench: Bench) -> None:
     bench.save(two_paths())
     bench.settle()
     bench.log("alpha").take("p0/0", 100, 0)
@@ -290,7 +290,7 @@ def test_ends_everything_by_draining_or_at_once(bench: Bench) -> None:
     assert kept.paths == ()
 
 
-def test_a_run_that_refuses_a_limit_is_told_of(bench: Bench) -> None:
+def test_reports_a_run_that_refuses_a_limit(bench: Bench) -> None:
     book = bench.save(admitted(EMPTY, ALPHA.application, paths=1))
     bench.settle()
 
@@ -337,7 +337,7 @@ def test_drains_a_path_that_gets_no_rate_and_starts_it_when_it_has_one(bench: Be
     assert bench.runs[0].calls == []
 
 
-def test_a_start_that_breaks_in_any_way_is_told_of_and_tried_again(bench: Bench) -> None:
+def test_reports_any_error_of_a_start_and_retries(bench: Bench) -> None:
     def broken(launch: Launch) -> FakeRun:
         raise RuntimeError("Java has gone\nat line 1")
 
@@ -394,7 +394,7 @@ def test_keeps_to_a_lower_limit_that_somebody_set_and_takes_a_higher_one_back(be
     assert bench.told[-1].endswith("/s")
 
 
-def test_a_lower_limit_that_comes_just_before_the_booked_rate_changes_stands(bench: Bench) -> None:
+def test_keeps_a_lower_limit_set_just_before_the_booked_rate_changes(bench: Bench) -> None:
     alone = bench.save(admitted(EMPTY, ALPHA.application, paths=1))
     bench.settle()
     (run,) = bench.runs
@@ -451,7 +451,7 @@ def over_switches() -> Cluster:
     return replace(plain, switches=("s1", "s2"), links=links)
 
 
-def test_tells_once_of_a_promise_that_the_book_does_not_keep_and_when_it_does_again(bench: Bench) -> None:
+def test_reports_a_broken_promise_once_and_its_recovery(bench: Bench) -> None:
     book = bench.save(two_paths())
     bench.settle()
     crowd = replace(flow("gamma").application, guaranteed_tps=book["alpha"].paths[0].rate_tps)

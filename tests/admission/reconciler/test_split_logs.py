@@ -48,7 +48,7 @@ def published(folder: Path) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_what_a_path_leaves_undone_is_done_by_another_exactly_once(tmp_path: Path, seed: int) -> None:
+def test_another_path_processes_unprocessed_tuples_exactly_once(tmp_path: Path, seed: int) -> None:
     splits = Splits(tmp_path / "logs", ["in"])
     first, second = cluster(tmp_path, "p0", seed), cluster(tmp_path, "p1", seed)
     for _ in range(7):
@@ -76,7 +76,7 @@ def test_what_a_drained_path_had_taken_and_not_given_goes_to_another(tmp_path: P
     assert published(tmp_path) == list(range(TOTAL))
 
 
-def test_nothing_is_given_back_of_a_source_that_was_read_to_its_end(tmp_path: Path) -> None:
+def test_returns_nothing_of_a_source_read_to_its_end(tmp_path: Path) -> None:
     splits = Splits(tmp_path / "logs", ["in"])
     cluster(tmp_path, "p0").finish()
     assert splits.unfinished() == ["p0"]
@@ -85,7 +85,7 @@ def test_nothing_is_given_back_of_a_source_that_was_read_to_its_end(tmp_path: Pa
     assert published(tmp_path) == list(range(TOTAL))
 
 
-def test_all_is_given_back_where_no_checkpoint_was_complete(tmp_path: Path) -> None:
+def test_returns_everything_without_a_complete_checkpoint(tmp_path: Path) -> None:
     splits = Splits(tmp_path / "logs", ["in"])
     first = cluster(tmp_path, "p0")
     first.advance(0.3)
@@ -95,7 +95,7 @@ def test_all_is_given_back_where_no_checkpoint_was_complete(tmp_path: Path) -> N
     assert published(tmp_path) == list(range(TOTAL))
 
 
-def test_refuses_to_give_back_where_checkpoints_are_damaged(tmp_path: Path) -> None:
+def test_refuses_to_return_tuples_if_checkpoints_are_damaged(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     cluster(tmp_path, "p0").advance(1.2)
     for manifest in tmp_path.glob("p0/checkpoints/*/manifest.json"):
@@ -115,7 +115,7 @@ def test_nothing_of_a_run_is_settled_that_a_process_drives(tmp_path: Path) -> No
     assert load(folder).given_up
 
 
-def test_the_run_that_was_noted_says_what_a_path_has_left(tmp_path: Path) -> None:
+def test_a_recorded_run_determines_the_unprocessed_tuples(tmp_path: Path) -> None:
     splits = Splits(tmp_path / "logs", ["in"])
     splits.note_run("p0", tmp_path / "p0")
     first = cluster(tmp_path, "p0")
@@ -126,7 +126,7 @@ def test_the_run_that_was_noted_says_what_a_path_has_left(tmp_path: Path) -> Non
     assert published(tmp_path) == list(range(TOTAL))
 
 
-def test_a_noted_run_whose_folder_is_gone_gives_nothing_back_but_what_it_never_took(tmp_path: Path) -> None:
+def test_a_run_without_a_folder_returns_only_what_it_never_took(tmp_path: Path) -> None:
     splits = Splits(tmp_path / "logs", ["in"])
     splits.note_run("p0", tmp_path / "gone")
     assert splits.name(0) == "p0", "it came to nothing"

@@ -21,7 +21,7 @@ HEALTHY_S = 60.0  # a run that lasted this long resets the count of failures
 class Outcomes:
     """Records starts and ends of runs; only the reconciler's thread calls it.
 
-    tell: called with a line for every event that a person should know. rest_s: see `RETRY_S`.
+    report: called with a line for every event that a person should know. retry_s: see `RETRY_S`.
     """
 
     def __init__(self, report: Callable[[str], None], clock: Callable[[], float], retry_s: float) -> None:

@@ -60,7 +60,7 @@ class BookReconciler:
     """Makes the runs match a book.
 
     book: its file. flows: the applications' dataflows. start: starts a path's run and returns when tuples flow.
-    tell: called with a line for every event that a person should know. spawn: calls a function in another thread.
+    report: called with a line for every event that a person should know. spawn: calls a function in another thread.
     scale: called with elements whose capacity has changed in the book.
     """
 

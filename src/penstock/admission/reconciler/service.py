@@ -112,8 +112,8 @@ def serve(
     workers: worker processes of the session, one per machine of a path. Default: twice what the book needs now.
     checkpoint_s: seconds between checkpoints of a path, default 5. When a path is given up, other paths process again
     what came after its last checkpoint.
-    drain_s: maximum time to drain a released path. rest_s: time before a failed run is started again.
-    telemetry: whether runs write it. tell: called with a line for every event.
+    drain_s: maximum time to drain a released path. retry_s: time before a failed run is started again.
+    telemetry: whether runs write it. report: called with a line for every event.
     """
     from penstock.runtime.storage.run_folder import refuse_unwritable
 
