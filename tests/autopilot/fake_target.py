@@ -1,6 +1,6 @@
-"""A target whose latency is known: a base, and so much more for every task that is away from its best slot.
+"""A target with a known latency: a base, plus a penalty for every task that is not in its best slot.
 
-Beside it, policies that are good and bad for it, and what leads it by them.
+Also good and bad policies for it, and an autopilot.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ APPLICATION = Application(
 )
 CLUSTER = Cluster(name="pair", machines=tuple(Machine(name=f"m{n}", cores=2, slots=2) for n in range(2)))
 TASKS = ("in[0]", "work[0]", "work[1]", "work[2]", "work[3]", "out[0]")
-SEARCH = "local-search:seconds=none,steps=2000"  # which finds the same however busy the machine is
+SEARCH = "local-search:seconds=none,steps=2000"  # independent of the machine's load
 START = dict(zip(TASKS, ("m0/0", "m0/0", "m1/0", "m0/1", "m1/1", "m0/1"), strict=True))
 
 

@@ -1,4 +1,4 @@
-"""The loop on a target whose latencies are known, led by policies that are honest and by policies that are not."""
+"""The loop on a target with known latencies, with honest and dishonest policies."""
 
 import itertools
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from tests.autopilot.fake_target import BAD, CLUSTER, GOOD, GUARD, START, FakeTa
 from tests.fake_run import Served
 
 NOISE = 0.03  # of a reading
-MEASURED = 1 + 3 * NOISE / GUARD.readings**0.5  # what the mean of a measurement may be wrong by
+MEASURED = 1 + 3 * NOISE / GUARD.readings**0.5  # error of a measurement's mean
 
 
 def test_keeps_a_change_for_the_better_and_then_leaves_all_as_it_is() -> None:
@@ -64,7 +64,7 @@ def test_takes_a_change_for_the_worse_back_to_the_routes_before() -> None:
 
 
 def test_a_bad_policy_exceeds_the_bound_for_at_most_one_measuring_interval() -> None:
-    """It lies about the gain, in a different way each time; some lies are too small for single readings to tell."""
+    """It overstates the gain, differently each time; some errors are too small to show in single readings."""
     rng = np.random.default_rng(5)
     costs = {f"m{m}/{s}": (0.0, 0.004, 0.4, 30.0)[2 * m + s] for m in range(2) for s in range(2)}
     usual = 0.1
@@ -143,7 +143,7 @@ def test_changes_that_are_slightly_worse_do_not_add_up() -> None:
 
 
 class Levels:
-    """A policy, and the latencies of what it proposes: each placement takes so many times as long as the one before."""
+    """A policy with the latencies of its proposals: each placement has a multiple of the previous latency."""
 
     def __init__(self, *factors: float) -> None:
         self._factors = itertools.cycle(factors)
@@ -326,7 +326,7 @@ def test_rolls_back_first_if_a_measurement_raises(error: BaseException) -> None:
 
 
 def abandoned(path: Path) -> tuple[FakeTarget, Decision]:
-    """Return a target that was changed by a driver which then died, as its ledger tells."""
+    """Return a target that was changed by a driver which then died, with its ledger."""
     first = pilot(FakeTarget(misplaced)).step()
     assert first is not None
     ledger = Ledger(path)

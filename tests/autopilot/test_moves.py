@@ -1,4 +1,4 @@
-"""What others do while a policy decides, or while its change is in force, is not undone."""
+"""Moves of others during a decision, or while its change is in force, are not rolled back."""
 
 from collections.abc import Callable
 
@@ -70,7 +70,7 @@ def test_a_decision_is_void_if_others_change_routes_meanwhile() -> None:
 
 
 def test_a_failed_change_is_not_rolled_back_over_moves_of_others() -> None:
-    """Where a move fails as its machine was lost, a recovery has put other tasks elsewhere by then."""
+    """If a move fails because its machine was lost, a recovery has moved other tasks by then."""
 
     class Losing(FakeTarget):
         def apply(self, plan: Plan) -> list[Moved]:

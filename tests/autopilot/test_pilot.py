@@ -1,4 +1,4 @@
-"""The autopilot of a run is steered while it runs: by which policy, and by which latency models."""
+"""The policy and latency models of a running autopilot can be changed."""
 
 from collections.abc import Iterator
 from pathlib import Path

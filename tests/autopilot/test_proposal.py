@@ -1,4 +1,4 @@
-"""Proposals of registered policies, and decisions made again from a ledger."""
+"""Proposals of registered policies, and decisions repeated from a ledger."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Why a decision that is made again may be another: its models, or time."""
+"""Reasons why a repeated decision differs: its models, or time."""
 
 from pathlib import Path
 

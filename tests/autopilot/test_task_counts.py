@@ -1,4 +1,4 @@
-"""How fast tasks were in the last ten minutes, by what they had processed at each reading."""
+"""Task rates over the last ten minutes, from their counts at each reading."""
 
 from pathlib import Path
 from typing import cast

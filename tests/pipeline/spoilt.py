@@ -1,4 +1,4 @@
-"""A synthetic run as it may arrive: in many files, some records twice, late or malformed, some files unreadable."""
+"""A synthetic run in many files, with duplicate, late and malformed records, and unreadable files."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ STEP_S = 4.0  # of a file
 
 
 class Spoilt(NamedTuple):
-    """What was written, and what should become of it."""
+    """The files, and the expected result."""
 
     folder: Path
     records: int  # that can be used
@@ -43,7 +43,7 @@ def arrive(truth: Synthetic, folder: Path) -> Spoilt:
 
 
 def _repeat(files: dict[tuple[int, str], list[Row]], last: int, told: dict[str, int]) -> None:
-    """Tell some records again: in the same file, in the next one, and a whole file under another name."""
+    """Duplicate some records: in the same file, in the next one, and a whole file under another name."""
     first = [row for row in files[0, "m0"] if row["kind"] != "clock"]
     files[0, "m0"] += first[:3]
     files[1, "m0"] += first[3:10]
@@ -69,7 +69,7 @@ def _spoil(files: dict[tuple[int, str], list[Row]], last: int, told: dict[str, i
 
 
 def _delay(truth: Synthetic, files: dict[tuple[int, str], list[Row]], last: int, told: dict[str, int]) -> None:
-    """Tell of things that no file had told of, when their worker has long been further."""
+    """Add new records that are older than the lateness allows."""
     start = truth.shown("m1", 0.0)
     hop = next(row for row in files[0, "m1"] if row["kind"] == "hop")
     files[last, "m1"] += [hop | {"id": 11 + number, "at": start + 0.5 + number / 10} for number in range(4)]

@@ -1,4 +1,4 @@
-"""A run that never was: random tuple trees with known times, recorded on workers' clocks that are off and drift.
+"""A synthetic run: random tuple trees with known times, recorded on workers' clocks with offset and drift.
 
 The application is lines → split → count → store: a line is split into words, each is counted, some counts are stored.
 The truth is on the controller's clock; what is written is on the workers'.
@@ -33,7 +33,7 @@ LAGS_S = (0.002, 0.25)  # of the loops in each phase, at worst
 
 
 class Segment(NamedTuple):
-    """What a clock record says, valid from `at` on."""
+    """A clock record, valid from `at` on."""
 
     at: float
     offset: float

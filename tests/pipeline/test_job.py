@@ -1,4 +1,4 @@
-"""The whole pipeline: batch and stream give the same, whatever happens on the way."""
+"""The whole pipeline: batch and stream have the same result, also after failures."""
 
 from pathlib import Path
 from random import Random
@@ -23,7 +23,7 @@ FILES = 12  # of a micro-batch
 
 
 class Killed(Exception):
-    """What ends a job in the middle."""
+    """Ends a job in the middle."""
 
 
 class Killer:

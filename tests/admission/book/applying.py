@@ -1,4 +1,4 @@
-"""What a remedy says, done as it is printed."""
+"""Apply a suggestion exactly as printed."""
 
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from penstock.model.topology import Application
 
 
 class Asked(NamedTuple):
-    """Who asks for what, of which book."""
+    """A request for admission to a book."""
 
     book: Book
     application: Application
@@ -26,7 +26,7 @@ class Asked(NamedTuple):
         return found
 
     def after(self, remedy: Suggestion) -> "Asked":
-        """Return the same with all that a remedy names, in the digits that are printed."""
+        """Return the same after applying a suggestion with its printed digits."""
         asked = self
         for change in (remedy, *remedy.also):
             asked = asked._after_one(change)

@@ -1,9 +1,9 @@
-"""A small network with two ways from one end to the other, and an application to be let into it.
+"""A small network with two routes between its ends, and an application to admit.
 
     a --(10 Mbit/s)-- b --(10)-- d
     a --( 4 Mbit/s)-- c --( 4)-- d
 
-A source tuple of the application takes 1 Mbit over every link of its way, 1 core-second of the machine that works on
+A source tuple of the application takes 1 Mbit over every link of its route, 1 core-second of the machine that works on
 it and 0.01 core-seconds at either end.
 """
 
@@ -40,7 +40,7 @@ def application(
     work: float = 1.0,
     source: str = "a",
 ) -> Application:
-    """Return a chain of a source, a worker and a sink; the ends are pinned, on `a` and `d` unless told."""
+    """Return a chain of a source, a worker and a sink; the ends are pinned, by default to `a` and `d`."""
     return Application(
         name=name,
         components=(
@@ -64,7 +64,7 @@ def book(fails: float = 0.0, link_fails: float = 0.0) -> Book:
 
 
 def fan(ways: int, fails: float) -> Book:
-    """Return an empty book of two ends and many ways between them, each over a machine that often fails."""
+    """Return an empty book of two ends and many routes between them, each over an unreliable machine."""
     middle = [f"m{number}" for number in range(ways)]
     links = [Link(source=u, target=v, bandwidth_mbps=10.0) for name in middle for u, v in (("a", name), (name, "d"))]
     machines = [Machine(name=name, speed=10.0, failure_probability=fails) for name in middle]

@@ -1,4 +1,4 @@
-"""Who is let in, on which paths and at which rates."""
+"""Which applications are admitted, on which paths and at which rates."""
 
 from itertools import islice
 from typing import Any
@@ -107,7 +107,7 @@ def test_guaranteed_rates_are_subtracted_before_others_share() -> None:
 def test_best_effort_applications_share_by_priority() -> None:
     first = admitted(book(), application("one", priority=2.0), policy="greedy-sorted").book
     cramped = Book(cluster=first.cluster, bookings=first.bookings)
-    # The ways beside the first are worse than a share of it until four have come.
+    # The other routes are worse than a share of the first until four applications use it.
     second = admitted(cramped, application("two", priority=2.0)).book
     assert second["one"].rate_tps == pytest.approx(second["two"].rate_tps)
     third = Book(cluster=only_way())
@@ -123,10 +123,10 @@ def only_way() -> Cluster:
 
 
 def test_a_new_application_is_placed_where_predicted_capacity_is_highest() -> None:
-    """With the wide way shared by enough priority, the narrow one promises more (6)."""
+    """If applications of high priority share the wide route, the narrow one is expected to give more (6)."""
     first = admitted(book(), application("heavy", priority=9.0)).book
     second = admitted(first, application("light", priority=1.0)).booking
-    assert "c" in second.paths[0].elements  # 4/s there, 10 · 1/10 = 1/s on the wide way
+    assert "c" in second.paths[0].elements  # 4/s there, 10 · 1/10 = 1/s on the wide route
 
 
 def test_best_effort_paths_are_added_until_the_requested_availability_is_reached() -> None:

@@ -1,4 +1,4 @@
-"""Availabilities by the capacities of now: for how much of the time each application has what it was promised."""
+"""Availabilities at current capacities."""
 
 import json
 from itertools import product

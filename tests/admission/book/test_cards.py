@@ -1,4 +1,4 @@
-"""Network cards of a mesh are booked each way by itself."""
+"""Network cards of a mesh are booked separately for each direction."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""What becomes of rates when elements fail, return or change, and applications leave."""
+"""Rates after elements fail, recover or change, and after applications leave."""
 
 import pytest
 

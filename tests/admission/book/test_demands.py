@@ -20,7 +20,7 @@ from tests.conftest import Ran
 
 
 def application(name: str, offers: float | None, at: str = "m0", cpu: float = 0.01) -> Application:
-    """Return an application whose operator is pinned, so that applications share machines as they are told to."""
+    """Return an application with a pinned operator, which determines the machines that applications share."""
     components = (
         Component(name="in", kind=Kind.SOURCE, pinned="camera"),
         Component(name="work", cpu=cpu, pinned=at),
@@ -81,7 +81,7 @@ def test_rates_maximise_the_utility_under_all_demands(seed: int) -> None:
     cvxpy.Problem(cvxpy.Maximize(weights @ cvxpy.log(rate)), [*limits, rate >= 0]).solve(solver=cvxpy.CLARABEL)
     assert [booking.rate_tps for booking in book.bookings] == pytest.approx(
         rate.value.tolist(), rel=1e-3
-    )  # all that Clarabel gives
+    )  # Clarabel's accuracy
 
 
 def paths(book: Book) -> list[BookedPath]:

@@ -1,4 +1,4 @@
-"""A book in a file: whole, checked, and safe from those who write at the same time."""
+"""A book in a file: written atomically, checked, and safe from concurrent writers."""
 
 import fcntl
 import json

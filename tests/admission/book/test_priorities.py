@@ -1,4 +1,4 @@
-"""Priorities that are far apart share all the same; those beyond a computer's numbers are refused from the start."""
+"""Priorities that are far apart work; those that cannot be represented are refused."""
 
 import pytest
 

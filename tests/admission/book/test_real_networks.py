@@ -1,4 +1,4 @@
-"""Applications let into real networks one after another: nothing is overbooked, and nothing stays behind."""
+"""Applications admitted to real networks one after another: nothing is overbooked, and releases free everything."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Routes that leave a path's rate as it is, and fail less often or take fewer links."""
+"""Routes that keep a path's rate, and fail less often or use fewer links."""
 
 import math
 
@@ -79,7 +79,7 @@ THERE_AND_BACK = Application(
 
 
 def test_a_hop_stays_on_what_the_path_needs_anyway() -> None:
-    """The way back over `q` fails less often than the one over `r`, which must work for the way there all the same."""
+    """The return route over `q` is more reliable than that over `r`, which the path needs anyway."""
     found = admit(Book(cluster=two_ways(0.5, 0.02, 0.019)), THERE_AND_BACK)
     assert isinstance(found, Admitted)
     assert found.booking.achieved_availability == pytest.approx(0.98)
@@ -93,7 +93,7 @@ def test_hops_move_together_to_a_more_reliable_route_with_room_for_both() -> Non
 
 
 def drawn_network(rng: np.random.Generator) -> Cluster:
-    """Draw a small connected network, most of whose machines and links fail now and then."""
+    """Draw a small connected network with unreliable machines and links."""
     machines, switches = int(rng.integers(2, 6)), int(rng.integers(0, 3))
     nodes = [f"m{n}" for n in range(machines)] + [f"s{n}" for n in range(switches)]
     pairs = {(later, int(rng.integers(later))) for later in range(1, len(nodes))}

@@ -1,4 +1,4 @@
-"""Refusals for want of a resource beside cpu and bandwidth, of memory, or of a network card."""
+"""Rejections because of resources other than cpu and bandwidth, memory, or network cards."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What refusals say would help does help, and little less would not."""
+"""Suggestions of a rejection suffice, and slightly less would not."""
 
 import pytest
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ def of_kind(found: Refused, kind: SuggestionKind) -> Suggestion:
 
 
 def with_increase(book: Book, remedy: Suggestion, share: float = 1.0) -> Book:
-    """Raise an element's capacity by a share of what the remedy says."""
+    """Increase an element's capacity by a share of the suggestion."""
     for change in (remedy, *remedy.also):
         amount = change.before + share * (change.after - change.before)
         machines = tuple(
@@ -106,7 +106,7 @@ def test_without_advice_there_are_no_remedies() -> None:
 
 
 def booked(*rates: float) -> Book:
-    """Return a book with guarantees that take so much of the two ways: 10/s of one, 4/s of the other."""
+    """Return a book with guarantees that use up both routes: 10/s of one, 4/s of the other."""
     found = book()
     for number, rate in enumerate(rates):
         result = admit(found, application(f"gr{number}", rate=rate))
@@ -189,7 +189,7 @@ def test_suggests_more_paths_if_the_maximum_is_too_low() -> None:
 
 
 def test_suggests_the_number_of_paths_to_search_even_if_fewer_are_booked() -> None:
-    """The wide way comes first and often fails; what is kept in the end is the narrow one alone."""
+    """The wide route is found first and often fails; finally only the narrow one is booked."""
     start = book()
     links = tuple(
         replace(link, failure_probability=0.05 if link.bandwidth_mbps == 10 else 0.0) for link in start.cluster.links

@@ -1,4 +1,4 @@
-"""Switches fail and return: nothing can use their links meanwhile, and what was said of these by name stays."""
+"""Switches fail and recover: their links are unusable in between, and links keep their own state."""
 
 import pytest
 
@@ -20,7 +20,7 @@ from tests.admission.book.cases import application, switched
 
 
 def both_ways(name: str = "gr", rate: float = 12.0) -> Book:
-    """Return a book with a guarantee that takes both ways: 10/s over `east`, 2/s over `west`."""
+    """Return a book with a guarantee on both routes: 10/s over `east`, 2/s over `west`."""
     found = admit(switched(), application(name, rate=rate))
     assert isinstance(found, Admitted), found
     return found.book

@@ -1,4 +1,4 @@
-"""What a refusal offers lets the application in when it is done exactly as printed."""
+"""Suggestions admit the application if they are applied exactly as printed."""
 
 import math
 
@@ -20,9 +20,9 @@ from tests.admission.book.cases import application, book
 
 
 def unsteady() -> Asked:
-    """Return a case in which more cpu of one machine lets the application in, and a little more does not.
+    """Return a case in which more cpu of one machine admits the application, and slightly more does not.
 
-    It was drawn; with fewer digits the amounts at which that is so are others.
+    It was found by random search and depends on all digits.
     """
     speeds = {
         "m0": 1.0671174384398245,
@@ -92,7 +92,7 @@ def test_suggested_amounts_were_tried_exactly_as_printed() -> None:
 
 
 class Banded(Trials):
-    """Trials that let in whoever has an amount in one of some bands, and remember what was tried."""
+    """Trials that succeed if an amount is in one of some bands, and record what was tried."""
 
     def __init__(self, book: Book, request: Request, need: Need, *bands: tuple[float, float]) -> None:
         super().__init__(book, request)
@@ -135,7 +135,7 @@ def test_every_suggestion_admits_a_random_application(seed: int) -> None:
 
 
 def pinned_to_what_fails(rate: float | None, availability: float) -> Asked:
-    """Return a case whose worker is pinned to a machine that works 90 % of the time and does 10 tuples a second."""
+    """Return a case whose worker is pinned to a machine with availability 0.9 and 10 tuples per second."""
     wanted = application(rate=rate, availability=availability)
     parts = tuple(replace(one, pinned="b") if one.name == "work" else one for one in wanted.components)
     return Asked(book(fails=0.1), replace(wanted, components=parts))

@@ -1,4 +1,4 @@
-"""What the operator's tests share: a small network, its book, and runs that only pretend."""
+"""Shared by the reconciler's tests: a small network, its book, and fake runs."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ from penstock.testing.cluster import ManualClock
 
 
 def two_ways() -> Cluster:
-    """Return a network in which work can be done on either of two machines between a source's and a sink's."""
+    """Return a network with two alternative worker machines between those of a source and a sink."""
     ends = [("src", "w1"), ("src", "w2"), ("w1", "dst"), ("w2", "dst")]
     return Cluster(
         name="two-ways",
@@ -60,7 +60,7 @@ def admitted(book: Book, application: Application, paths: int = 2, **promised: f
 
 
 class FakeRun:
-    """A run that goes on until it is told to end; it has a folder and nothing else."""
+    """A run that continues until it is ended; it has only a folder."""
 
     def __init__(self, launch: Launch, runs: Path) -> None:
         self.info = create(launch.flow.name, runs, config=RunConfig())
@@ -76,7 +76,7 @@ class FakeRun:
         self._ended = Event()
 
     def status(self) -> Status:
-        """Return that all goes as it was limited to."""
+        """Return a status whose rates equal the limits."""
         rate = sum(self.limits.values())
         parts = [("in", "source"), ("work", "operator"), ("out", "sink")]
         return Status(
@@ -128,7 +128,7 @@ class FakeRun:
 
 
 class Bench:
-    """An operator whose runs are fakes, whose time is by hand, and whose threads are calls that the test makes."""
+    """A reconciler with fake runs, a manual clock, and threads that are called by the test."""
 
     def __init__(self, folder: Path, *flows: Dataflow) -> None:
         self.book = folder / "book.json"
@@ -137,14 +137,14 @@ class Bench:
         self.clock = ManualClock()
         self.told: list[str] = []
         self.runs: list[FakeRun] = []
-        self.work: list[Callable[[], None]] = []  # that other threads would do
+        self.work: list[Callable[[], None]] = []  # of other threads
         self.refusal = ""  # of the next starts
-        self.broken: Callable[[FakeRun], None] = lambda _: None  # done to a run that has its folder; what that raises
-        self.capacities: dict[str, float] = {}  # what runs were told of
+        self.broken: Callable[[FakeRun], None] = lambda _: None  # called with a new run; may raise
+        self.capacities: dict[str, float] = {}  # set on runs
         self.reconciler = self.new_reconciler()
 
     def new_reconciler(self, book: Path | None = None, flows: Flows | None = None) -> BookReconciler:
-        """Return an operator that knows nothing but what is on disk."""
+        """Return a reconciler whose only state is on disk."""
         return BookReconciler(
             book or self.book,
             flows or self.flows,
@@ -157,13 +157,13 @@ class Bench:
         )
 
     def save(self, book: Book) -> Book:
-        """Write a book as somebody else would."""
+        """Save a book like another process."""
         file = BookFile(self.book)
         file.save(book, file.load().version if file.exists() else None)
         return book
 
     def settle(self) -> None:
-        """Let the operator do all that it can, and what it has begun come to its end."""
+        """Run the reconciler and its started actions until nothing is left to do."""
         for _ in range(20):
             self.reconciler.step()
             if not self.work:
@@ -175,7 +175,7 @@ class Bench:
         raise AssertionError("it never settles")
 
     def phases(self) -> dict[str, str]:
-        """Return what every path is about."""
+        """Return the phase of every path."""
         return {f"{path.application}/{path.path or path.number}": path.phase for path in self.reconciler.state().paths}
 
     def log(self, application: str) -> SplitLog:

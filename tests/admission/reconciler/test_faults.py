@@ -1,4 +1,4 @@
-"""What goes wrong around an operator: files that fail, users' code, runs that others end or that do not end at all."""
+"""Faults around a reconciler: files, users' code, runs that others end or that do not end."""
 
 from pathlib import Path
 

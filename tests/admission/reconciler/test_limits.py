@@ -1,4 +1,4 @@
-"""Limits that a run does not take at once."""
+"""Limits that cannot be set at once."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 class Deaf:
-    """Takes the place of a run's way to take limits: it only remembers them, and raises."""
+    """Replaces a run's method that sets limits: it only records them, and raises."""
 
     def __init__(self, run: FakeRun) -> None:
         self.run, self.taken = run, run.limit
@@ -31,7 +31,7 @@ class Deaf:
         run.limit = self._refuse  # type: ignore[method-assign]
 
     def hears(self) -> None:
-        """Have the run take limits again."""
+        """Let the run accept limits again."""
         self.run.limit = self.taken  # type: ignore[method-assign]
 
     def _refuse(self, limits: Limits) -> dict[str, float]:
@@ -40,7 +40,7 @@ class Deaf:
 
 
 def started(bench: Bench) -> tuple[Book, Deaf]:
-    """Let a path start whose run takes no limits from then on."""
+    """Start a path whose run accepts no limits from then on."""
     book = bench.save(admitted(Book(cluster=two_ways()), ALPHA.application, paths=1))
     bench.settle()
     return book, Deaf(bench.runs[0])

@@ -444,7 +444,7 @@ def test_a_switch_that_fails_stops_the_paths_over_it_and_starts_them_when_it_ret
 
 
 def over_switches() -> Cluster:
-    """Return the network of two ways with a switch between the source's machine and either of the two."""
+    """Return the network of two routes with a switch between the source's machine and either of the two."""
     plain = two_ways()
     ends = [("src", "s1"), ("s1", "w1"), ("src", "s2"), ("s2", "w2"), ("w1", "dst"), ("w2", "dst")]
     links = tuple(Link(source=a, target=b, bandwidth_mbps=100.0) for a, b in ends)

@@ -1,4 +1,4 @@
-"""The operator on embedded Spark: two applications on one bottleneck, then one of them leaves."""
+"""The reconciler on embedded Spark: two applications on one bottleneck, then one of them leaves."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.admission.reconciler.fakes import admitted
 pytestmark = pytest.mark.spark
 
 SERVICE_S = 0.1  # long, for two busy cores to emulate it truly
-CAPACITY = 1 / SERVICE_S  # tuples a second that the machine between does
+CAPACITY = 1 / SERVICE_S  # tuples per second of the machine in between
 STAR = ps.Cluster(
     name="star",
     machines=(ps.Machine(name="ends"), ps.Machine(name="middle")),
@@ -42,7 +42,7 @@ def wait_until(true: Callable[[], object], seconds: float = 60.0) -> None:
 
 
 def written(service: BookService) -> dict[str, int]:
-    """Return how many tuples the sinks of each application have taken."""
+    """Return the number of tuples written by the sinks of each application."""
     found: dict[str, int] = {}
     for application in list(service.reconciler.applications.values()):
         runs = [path.run for path in application.paths if path.run is not None]
@@ -59,7 +59,7 @@ def measured(service: BookService, seconds: float, warned: list[str]) -> dict[st
 
 
 def watch(service: BookService, seconds: float, warned: list[str]) -> None:
-    """Let time pass, and note what is said meanwhile of an emulation that is not true."""
+    """Wait, and record warnings about a lagging emulation."""
     until = monotonic() + seconds
     while monotonic() < until:
         sleep(0.2)
@@ -67,7 +67,7 @@ def watch(service: BookService, seconds: float, warned: list[str]) -> None:
 
 
 def limits(service: BookService) -> dict[str, float]:
-    """Return the limits that the runs themselves say are in force."""
+    """Return the limits in force according to the runs."""
     applications = list(service.reconciler.applications.values())
     return {
         each.name: sum(path.run.status().limits.values()) for each in applications for path in each.paths if path.run

@@ -1,4 +1,4 @@
-"""What a path that is given up leaves to others: with real checkpoints, every tuple is published exactly once."""
+"""Tuples of a path that is given up: with real checkpoints, every tuple is published exactly once."""
 
 import operator
 from functools import partial
