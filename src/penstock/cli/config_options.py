@@ -84,7 +84,9 @@ def _annotation(each: Field) -> Any:
     flag = each.setting.option
     names = f"{flag}/--no-{flag[2:]}" if kind is bool else flag
     metavar = "SECONDS" if each.setting.unit == "s" else "OCTAL" if each.setting.octal else None
-    option = typer.Option(names, help=each.help, metavar=metavar, autocompletion=COMPLETIONS.get(each.path))
+    section = each.path.partition(".")[0].replace("_", " ").capitalize()
+    complete = COMPLETIONS.get(each.path)
+    option = typer.Option(names, help=each.help, metavar=metavar, autocompletion=complete, rich_help_panel=section)
     return Annotated[kind | None, option]
 
 

@@ -95,9 +95,9 @@ def prepare_new(request: StartRequest, stack: ExitStack, callbacks: StartCallbac
     )
     stack.callback(folders.RunLock(info).release)
     stack.push(partial(_leave, info))
-    known = _known_plan(flow, cluster, plan, config)
     if emulated is not None:
         save(emulated, info.cluster_path)
+    known = _known_plan(flow, cluster, plan, config)
 
     def make_plan(machines: Cluster, _: Complete) -> Plan:
         return known or _planned(flow, machines, config)
