@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from penstock.cli.app_spec import find_target, flow_of, portable
-from penstock.cli.flows import arrival_process, find_flow, flow_names
-from penstock.cli.inputs import application, chosen_parameters
+from penstock.cli.flows import arrival_process, find_application, find_flow, flow_names, with_parameters
+from penstock.cli.inputs import chosen_parameters
 from penstock.model.errors import InvalidInput, PenstockError, UnknownName
 from penstock.model.topology import Application
 from penstock.runtime.config import AppSpec, RunConfig
@@ -69,7 +69,7 @@ def test_a_module_of_the_current_folder_gives_a_dataflow_or_makes_one(module: Pa
     assert find_flow("my_flows:make", rate=7.0).name == "mine-7"
 
 
-@pytest.mark.parametrize("find", [lambda text: find_flow(text).application, application])
+@pytest.mark.parametrize("find", [lambda text: find_flow(text).application, find_application])
 def test_a_file_is_named_in_every_usual_way(
     module: Path, monkeypatch: pytest.MonkeyPatch, find: Callable[[str], Application]
 ) -> None:
@@ -92,7 +92,7 @@ def test_a_file_with_several_dataflows_or_none_is_asked_for_the_name(module: Pat
 def test_what_is_only_described_runs_as_it_says() -> None:
     flow = find_flow("face-detection", rate=2.0)
     assert flow.application.offered_tps == pytest.approx(2)
-    assert set(flow.parts) == set(application("face-detection").index)
+    assert set(flow.parts) == set(find_application("face-detection").index)
 
 
 def test_what_is_only_described_takes_no_input(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_what_is_only_described_takes_no_input(tmp_path: Path) -> None:
 
 
 def test_a_dataflow_of_ones_own_can_be_planned(module: Path) -> None:
-    assert application("my_flows:whole") == find_flow("my_flows:whole").application
+    assert find_application("my_flows:whole") == find_flow("my_flows:whole").application
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,9 @@ def test_parameters_of_ones_own_function_have_the_types_that_it_states(module: P
 def test_built_in_applications_take_the_same_parameters() -> None:
     flow = find_flow("word-count:sources=2", parameters={"splitters": "3"})
     assert flow.name == "word-count:sources=2,splitters=3"
-    assert application("word-count:sources=2", {"splitters": 3}) == application("word-count:sources=2,splitters=3")
+    assert find_application("word-count:sources=2", {"splitters": 3}) == find_application(
+        "word-count:sources=2,splitters=3"
+    )
 
 
 @pytest.mark.parametrize(
@@ -244,3 +246,22 @@ def test_a_run_that_is_resumed_has_the_parameters_that_it_was_started_with(modul
     found = find_target({"application": {"parameters": {"label": "b"}}}, info.run, module / "runs")
     flow: Any = flow_of(found.spec)
     assert flow.seen == [3, 0.5, [], None, False, "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("word-count", "word-count:size=3,fast=true"),
+        ("word-count:sources=2", "word-count:sources=2,size=3,fast=true"),
+        ("words:make", "words:make:size=3,fast=true"),
+        ("words.py:make:a=b", "words.py:make:a=b,size=3,fast=true"),
+    ],
+)
+def test_parameters_become_part_of_the_name(text: str, expected: str) -> None:
+    assert with_parameters(text, {"size": 3, "fast": True}) == expected
+
+
+@pytest.mark.parametrize("value", ["1,2", ["a"], {"a": 1}])
+def test_values_that_a_name_cannot_hold_are_refused(value: object) -> None:
+    with pytest.raises(InvalidInput, match="expected a plain value of 'size' without commas"):
+        with_parameters("words:make", {"size": value})

@@ -28,7 +28,7 @@ TRIO = 'name = "trio"\nmachines = [{ name = "m0" }, { name = "m1" }, { name = "m
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[fake_run.Served]]:
     """Have `penstock run` start fake runs; give those that it started."""
-    monkeypatch.setitem(sys.modules, "penstock.startup.start", fake_run.stand_in())
+    monkeypatch.setattr("penstock.cli.start_display.start", fake_run.start)
     monkeypatch.setattr(fake_run, "STARTED", [])
     monkeypatch.setattr(fake_run, "SETTINGS", [])
     monkeypatch.setenv("FAKE_ENDS", "5")
@@ -330,7 +330,9 @@ def test_another_application_may_be_named_for_a_run_that_a_program_started(
     folder = started_by_a_program(tmp_path)
     ran = penstock("run", "--resume", folder)
     assert (ran.code, ran.err.count("\n")) == (2, 1)
-    assert f"run {folder.name} was started by a program; name its application beside --resume" in ran.err
+    assert (
+        f"run {folder.name} was started by a program; name its application too: --resume RUN module:object" in ran.err
+    )
     assert penstock("run", FLOW, "--resume", folder).code == 0
 
 
@@ -382,8 +384,8 @@ def test_one_that_stopped_before_its_end_says_how_to_go_on(
     ran = penstock("run", FLOW, "--runs", tmp_path)
     assert "--resume" not in ran.out  # the fake run keeps nothing to go on from
     info = kept_run(tmp_path / "kept")
-    assert goes_on(info) == "begins anew, no checkpoint was complete"
+    assert goes_on(info) == "starts again, as no checkpoint is complete"
     keep_checkpoint(info, 4)
-    assert goes_on(info) == "goes on from checkpoint 4"
+    assert goes_on(info) == "resumes from checkpoint 4"
     keep_checkpoint(info, 5, last=True)
     assert goes_on(info) == ""

@@ -147,7 +147,7 @@ def test_names_that_look_like_markup_are_shown_as_they_are(status: Status) -> No
 def test_a_plain_line_holds_the_essentials(status: Status) -> None:
     line = status_line(status)
     assert line == ("1:05 min running: 1,234/s in, 4,321/s out, p50 4.20 ms, p99 12.3 ms, 58 queued, cpu ≤ 97% (m1)")
-    assert "gone: n1" in status_line(
+    assert "failed: n1" in status_line(
         msgspec.structs.replace(status, machines=[MachineStatus(name="n1", host="h", tasks=1, cpu=0.0, alive=False)])
     )
 
@@ -172,7 +172,7 @@ def test_the_summary_says_how_to_go_on_and_what_was_recovered_from(status: Statu
     keep_checkpoint(info, 12)
     hurt = msgspec.structs.replace(status, recoveries=2, last_recovery="worker m1 was lost; 1.2 s")
     lines = summary(hurt, info)
-    assert ("next", f"penstock run --resume {info.folder} goes on from checkpoint 12") in lines
+    assert ("next", f"penstock run --resume {info.folder} resumes from checkpoint 12") in lines
     careful = msgspec.structs.replace(status.components[1], skipped=3)
     skipping = msgspec.structs.replace(status, components=[careful])
     assert ("skipped", "3 tuples by split, kept as dead letters") in summary(skipping, info)

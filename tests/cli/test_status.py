@@ -129,7 +129,7 @@ def test_one_whose_driver_has_died_says_so_and_from_where_it_goes_on(penstock: P
     assert ran.code == 0
     assert re.search(r"^outcome +died: its driver \(pid \d+\) died or was killed$", ran.out, re.MULTILINE)
     assert re.search(r"^checkpoint +7, the last, after 40 source tuples$", ran.out, re.MULTILINE)
-    assert f"penstock run --resume {info.path} goes on from checkpoint 7" in ran.out
+    assert f"penstock run --resume {info.path} resumes from checkpoint 7" in ran.out
     told = json.loads(penstock("status", info.path, "--json").out)
     assert (told["outcome"], told["ended"]) == ("died", None)
     assert told["last_checkpoint"] == {"number": 7, "source_tuples": 40, "last": False}

@@ -170,7 +170,7 @@ def test_a_run_whose_driver_or_session_is_killed_again_and_again_is_resumed_to_i
     finally:
         driver.kill()
         driver.wait(30)
-    assert log.read_text().count(f"run {name} goes on from checkpoint") == len(MOMENTS) + 1
+    assert log.read_text().count(f"run {name} continues from checkpoint") == len(MOMENTS) + 1
     sentences = given(tmp_path / name)
     assert sentences > 0
     assert check(tmp_path / name, sentences) == Verdict(lost=0, doubled=0)

@@ -5,24 +5,27 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import asdict, replace
 
+from penstock.api.contracts import Operator
+from penstock.api.dataflow import Dataflow
+from penstock.api.guarantees import guarantees
 from penstock.cli.flows import arrival_process, code_file, find_flow, flow_names, names_code
 from penstock.cli.inputs import cluster as find_cluster
 from penstock.cli.inputs import is_file
+from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput
+from penstock.model.topology import Topology
+from penstock.model.tuples import TuplePolicies
+from penstock.policies.streams import changed, check, parse_policies
 from penstock.runtime.config import AppSpec, Changes, RunConfig, refuse_fixed
-
-if TYPE_CHECKING:
-    from penstock.api.dataflow import Dataflow
-    from penstock.model.cluster import Cluster
-    from penstock.model.topology import Topology
-    from penstock.model.tuples import TuplePolicies
+from penstock.runtime.worker.logic import LogicState
+from penstock.startup.resume import emulated_cluster, find_resumable
 
 
-def flow_of(spec: AppSpec, seed: int = 0) -> "Dataflow":
+def flow_of(spec: AppSpec, seed: int = 0) -> Dataflow:
     """Return the dataflow of an application; refuse options that it does not take."""
     if not spec.app:
         ready = f"name one, {', '.join(flow_names(''))} or module:object"
@@ -56,7 +59,7 @@ class Target:
 
     spec: AppSpec
     config: RunConfig
-    cluster: "Cluster | None"  # that is emulated
+    cluster: Cluster | None  # that is emulated
     resume: Path | None = None  # the folder of the run that is resumed
 
     def changes(self, named: Changes) -> Changes:
@@ -70,15 +73,13 @@ def find_target(named: Changes, resume: str | None, runs: Path) -> Target:
         config = RunConfig().changed(named)
         emulate = config.execution.emulate
         return Target(config.application or AppSpec(), config, None if emulate is None else find_cluster(emulate))
-    from penstock.startup.resume import emulated_cluster, find_resumable
-
     info, stored = find_resumable(resume, runs)
     application = _resumed_application(stored, named)
     config = stored.changed({**named, "application": application})
     refuse_fixed(stored, config)
     spec = config.application or AppSpec()
     if not spec.app:
-        problem = f"run {info.run} was started by a program; name its application beside --resume, module:object"
+        problem = f"run {info.run} was started by a program; name its application too: --resume RUN module:object"
         raise InvalidInput("app", f"{problem}, or have the program do it: ps.run(flow, resume={info.folder!r})")
     return Target(spec, config, emulated_cluster(info), info.path)
 
@@ -95,25 +96,18 @@ def _resumed_application(stored: RunConfig, named: Changes) -> dict[str, object]
 
 
 def tuple_policies(
-    application: "Topology", routing: "Sequence[str] | None", sending: str | None, slot_ms: float | None
-) -> "TuplePolicies":
+    application: Topology, routing: Sequence[str] | None, sending: str | None, slot_ms: float | None
+) -> TuplePolicies:
     """Return tuple policies as options say them; refuse those that are not known or that a stream cannot have."""
-    from penstock.model.tuples import TuplePolicies
-    from penstock.policies.streams import changed, check, parse_policies
-
     check(changed(TuplePolicies(), routing, sending, slot_ms), application)
     return parse_policies(routing, sending, slot_ms)
 
 
-def promise(flow: "Dataflow") -> str:
+def promise(flow: Dataflow) -> str:
     """Say in a line what an application promises when something fails; only what is less than all takes words.
 
     An operator of a class without a snapshot is taken to have no state, which only its author knows.
     """
-    from penstock.api.contracts import Operator
-    from penstock.api.guarantees import guarantees
-    from penstock.runtime.worker.logic import LogicState
-
     made = ((name, part.make()) for name, part in flow.parts.items())
     guessed = [
         f"{name!r} ({type(logic).__name__})"

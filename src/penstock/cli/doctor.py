@@ -2,11 +2,18 @@
 
 import os
 import sys
+from importlib.metadata import PackageNotFoundError, version
+from subprocess import DEVNULL, Popen
+from time import perf_counter
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from penstock.cli.inputs import JsonOption
+from penstock.cli.output import console, print_json
+from penstock.model.errors import PenstockError
+from penstock.pipeline.java import OLDEST_JAVA, java_version
+from penstock.policies.registry import PolicyKind, names
 
 EXAMPLE = "penstock doctor --start"
 OLDEST_PYTHON = (3, 11)
@@ -37,8 +44,6 @@ def doctor(
 
     It reports what is missing.
     """
-    from penstock.cli.output import console, print_json
-
     findings = [_python(), _java(), _spark(), _cores(), _memory()]
     if compile_loops:
         findings.append(_compiled())
@@ -66,8 +71,6 @@ def _python() -> Finding:
 
 
 def _java() -> Finding:
-    from penstock.pipeline.java import OLDEST_JAVA, java_version
-
     version = java_version()
     fine = version is not None and version >= OLDEST_JAVA
     remedy = "" if fine else f"install a JDK {OLDEST_JAVA} or newer, or set JAVA_HOME to one"
@@ -75,8 +78,6 @@ def _java() -> Finding:
 
 
 def _spark() -> Finding:
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
         return Finding("spark", f"PySpark {version('pyspark')}", True)
     except PackageNotFoundError:
@@ -85,7 +86,7 @@ def _spark() -> Finding:
 
 def _cores() -> Finding:
     cores = os.cpu_count() or 1
-    remedy = "" if cores >= 2 else "two or more let Spark and its driver run beside each other"
+    remedy = "" if cores >= 2 else "two or more let Spark and its driver run in parallel"
     return Finding("cores", str(cores), True, remedy)
 
 
@@ -98,11 +99,6 @@ def _memory() -> Finding:
 
 def _compiled() -> Finding:
     """Run a plan per kind of network, each in its own process: what it compiles stays in the cache on disk."""
-    from subprocess import DEVNULL, Popen
-    from time import perf_counter
-
-    from penstock.policies.registry import PolicyKind, names
-
     started = perf_counter()
     policies = [f"--policy={name}" for name in names(PolicyKind.PLACEMENT) if name not in WITHOUT_LOOPS]
     command = [sys.executable, "-c", "from penstock.cli import main; main()", "plan"]
@@ -114,10 +110,7 @@ def _compiled() -> Finding:
 
 
 def _session() -> Finding:
-    from time import perf_counter
-
-    from penstock.model.errors import PenstockError
-    from penstock.pipeline.session import session
+    from penstock.pipeline.session import session  # imports pyspark, which may be missing here
 
     started = perf_counter()
     try:

@@ -9,22 +9,28 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Any, get_type_hints
 
+import msgspec
+
+from penstock.api.dataflow import Dataflow
+from penstock.api.sources.pace import Arrivals
+from penstock.cli.inputs import cluster as find_cluster
+from penstock.cli.inputs import described, refuse_pins
+from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput, PenstockError, UnknownName, choices, nearest
 from penstock.model.spec import parameter_value
-
-if TYPE_CHECKING:
-    from penstock.api.dataflow import Dataflow
-    from penstock.api.sources.pace import Arrivals
+from penstock.model.topology import Application
+from penstock.workloads.applications import APPLICATIONS
+from penstock.workloads.arrivals import Replay, arrivals
+from penstock.workloads.clusters import CLUSTERS
+from penstock.workloads.dataflows import DATAFLOWS, any_dataflow, dataflow
 
 SETTINGS = ("rate", "arrivals", "input")  # the options that a user's function may take
 
 
 def flow_names(incomplete: str) -> list[str]:
     """Complete the name of a built-in application that has code."""
-    from penstock.workloads.dataflows import DATAFLOWS
-
     return [name for name in DATAFLOWS if name.startswith(incomplete)]
 
 
@@ -32,11 +38,11 @@ def find_flow(
     text: str,
     *,
     rate: float | None = None,
-    arrivals: "Arrivals | None" = None,
+    arrivals: Arrivals | None = None,
     input: Path | None = None,  # noqa: A002  it is the option's name
     seed: int = 0,
     parameters: Mapping[str, Any] | None = None,
-) -> "Dataflow":
+) -> Dataflow:
     """Return the dataflow that a text names, its sources set as asked; refuse what it has no setting for.
 
     The text is a built-in name, with parameters if any (`word-count:sources=2`), or names code of the user's
@@ -47,8 +53,6 @@ def find_flow(
     given = {name: v for name, v in zip(SETTINGS, (rate, arrivals, input), strict=True) if v is not None}
     name = text.partition(":")[0]
     if name in flow_names(name):
-        from penstock.workloads.dataflows import dataflow
-
         return dataflow(with_parameters(text, parameters), rate=rate, arrivals=arrivals, input=input, seed=seed)
     if is_described(text):
         return _described(with_parameters(text, parameters), given)
@@ -57,17 +61,29 @@ def find_flow(
     return _own(text, given, parameters or {})
 
 
+def find_application(text: str, parameters: Mapping[str, Any] | None = None) -> Application:
+    """Return the application of a file, a built-in name or the user's code: everything that `run` accepts."""
+    if names_code(text):
+        return find_flow(text, parameters=parameters).application
+    return described(with_parameters(text, parameters))
+
+
+def both(
+    application_text: str, cluster_text: str, parameters: Mapping[str, Any] | None = None
+) -> tuple[Application, Cluster]:
+    """Return an application and a cluster; refuse tasks pinned to machines that the cluster does not have."""
+    wanted, machines = find_application(application_text, parameters), find_cluster(cluster_text)
+    refuse_pins(application_text, wanted, machines)
+    return wanted, machines
+
+
 def is_described(text: str) -> bool:
     """Whether a text names an application that is described, in a file or by a built-in name, without code."""
-    from penstock.workloads.applications import APPLICATIONS
-
     return text.endswith((".toml", ".json")) or text.partition(":")[0] in APPLICATIONS
 
 
 def names_code(text: str) -> bool:
     """Whether a text names code of the user's: `module:object`, `file.py:object` or `file.py`, with its path if any."""
-    from penstock.workloads.clusters import CLUSTERS
-
     if is_described(text) or text.partition(":")[0] in CLUSTERS:
         return False
     place, _, name = _without_parameters(text)[0].rpartition(":")
@@ -94,38 +110,35 @@ def code_file(text: str) -> tuple[Path | None, str]:
 
 
 def with_parameters(text: str, parameters: Mapping[str, Any] | None) -> str:
-    """Return the text of a built-in application with parameters added to it, as it would name them itself."""
+    """Return the text of an application with parameters added to it, as the text itself would name them."""
     if not parameters:
         return text
+    for name, value in parameters.items():
+        if isinstance(value, list | dict) or "," in str(value):
+            raise InvalidInput("set", f"expected a plain value of {name!r} without commas, got {value!r}")
     if text.endswith((".toml", ".json")):
         option = next(iter(parameters))
         raise InvalidInput("set", f"{text} describes an application and has no parameter {option!r}; leave it out")
     named = ",".join(f"{name}={_written(value)}" for name, value in parameters.items())
-    return f"{text}{',' if ':' in text else ':'}{named}"
+    extends = bool(_without_parameters(text)[1]) if names_code(text) else ":" in text
+    return f"{text}{',' if extends else ':'}{named}"
 
 
 def _written(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _described(text: str, given: Mapping[str, Any]) -> "Dataflow":
+def _described(text: str, given: Mapping[str, Any]) -> Dataflow:
     """Return a dataflow that behaves as an application is described to."""
-    from penstock.cli.inputs import application
-    from penstock.workloads.dataflows import any_dataflow
-
     for option in given:
         if option != "rate":
             problem = f"{text} is only described, its tuples are made up and take no --{option}; leave it out"
             raise InvalidInput(option, problem)
-    return any_dataflow(application(text), given.get("rate"))
+    return any_dataflow(described(text), given.get("rate"))
 
 
-def arrival_process(spec: str | None, rate: float | None) -> "Arrivals | None":
+def arrival_process(spec: str | None, rate: float | None) -> Arrivals | None:
     """Return the arrival process of a text, its rate given there or apart from it; a recording is looked at."""
-    import msgspec
-
-    from penstock.workloads.arrivals import Replay, arrivals
-
     if spec is None:
         return None
     if rate is not None:
@@ -145,10 +158,8 @@ def _unknown(name: str) -> PenstockError:
     return UnknownName("app", f"nothing that can be run is named {name!r}; {nearest(name, flow_names(''))} {own}")
 
 
-def _own(text: str, given: Mapping[str, Any], parameters: Mapping[str, Any]) -> "Dataflow":
+def _own(text: str, given: Mapping[str, Any], parameters: Mapping[str, Any]) -> Dataflow:
     """Return the dataflow that code of the user's holds or makes."""
-    from penstock.api.dataflow import Dataflow
-
     text, more = _without_parameters(text)
     parameters = {**dict(each.partition("=")[::2] for each in filter(None, more.split(","))), **parameters}
     file, named = code_file(text)
@@ -196,8 +207,6 @@ def _only(text: str, module: ModuleType) -> Any:
 
 
 def _flows(module: Any) -> list[str]:
-    from penstock.api.dataflow import Dataflow
-
     return [name for name, value in vars(module).items() if isinstance(value, Dataflow)]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from rich.live import Live
@@ -19,10 +19,8 @@ from rich.text import Text
 from penstock.cli.output import Terminal
 from penstock.cli.run_view import ended, status_line, view
 from penstock.model.errors import PenstockError
-
-if TYPE_CHECKING:
-    from penstock.model.status import ComponentStatus, Status
-    from penstock.runtime.handle import Handle, LogLine
+from penstock.model.status import ComponentStatus, Status
+from penstock.runtime.handle import Handle, LogLine
 
 T = TypeVar("T")
 
@@ -45,7 +43,7 @@ class Display(Protocol):
 
     def __exit__(self, *_: object) -> None: ...
 
-    def show(self, status: "Status", note: str) -> None:
+    def show(self, status: Status, note: str) -> None:
         """Show how it is going, and a note of ours."""
         ...
 
@@ -69,7 +67,7 @@ class TableDisplay:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def show(self, status: "Status", note: str) -> None:
+    def show(self, status: Status, note: str) -> None:
         """Draw the table anew."""
         width, height = self._terminal.size
         self._live.update(view(status, width, height - 1, note), refresh=True)
@@ -97,7 +95,7 @@ class LineDisplay:
         if self._end is not None:
             self.say(Text(status_line(self._end)))
 
-    def show(self, status: "Status", note: str) -> None:
+    def show(self, status: Status, note: str) -> None:
         """Print a line, but keep that of the end; notes once, and warnings that differ in more than their figures."""
         for warning in status.warnings:
             kind = re.sub(r"[\d.]+ m?s\b| on machine '[^']*'| \(\d+ more.*", "", warning)
@@ -129,7 +127,7 @@ class NoDisplay:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def show(self, status: "Status", note: str) -> None:
+    def show(self, status: Status, note: str) -> None:
         """Show nothing."""
 
     def say(self, text: Text) -> None:
@@ -163,7 +161,7 @@ class Follower:
 
     def __init__(
         self,
-        handle: "Handle",
+        handle: Handle,
         display: Display,
         duration: float | None = None,
         changes: Sequence[Callable[[], str]] = (),
@@ -182,7 +180,7 @@ class Follower:
         self._going: Status | None = None  # the last status while it ran
         handle.on_log(self._lines.put)
 
-    def follow(self) -> "Status":
+    def follow(self) -> Status:
         """Show the run until it ends; return its last status, with the rates and times from before it was ended."""
         with Interrupts() as interrupts, self._display:
             shown = -self._display.seconds
@@ -197,7 +195,7 @@ class Follower:
             self._display.show(status, "")
         return status
 
-    def _look(self) -> "Status":
+    def _look(self) -> Status:
         """Return how it is going, or, at the end, how it was going as long as it ran: an empty run has no rates."""
         status = self._handle.status()
         if status.phase == "running":
@@ -247,7 +245,7 @@ class Follower:
             self._display.say(Text(f"error: {problem}", style="red"))
 
 
-def _as_it_ran(going: "Status", over: "Status") -> "list[ComponentStatus]":
+def _as_it_ran(going: Status, over: Status) -> list[ComponentStatus]:
     """Return the components at the end with the rates and times of before it; what is counted goes on until then."""
     last = {component.name: component for component in over.components}
     counts = ("queue", "waiting_out", "skipped", "retried")
@@ -265,12 +263,12 @@ def _spread(
     return [(start + part * number, change) for number, change in enumerate(changes, 1)]
 
 
-def log_text(line: "LogLine") -> Text:
+def log_text(line: LogLine) -> Text:
     """Write a line of the log for a terminal: who says it, then what."""
     return Text.assemble((f"{line.speaker}: ", "bold cyan"), (line.text, LEVELS.get(line.level.lower(), "")))
 
 
-def _taken(queue: "SimpleQueue[T]") -> list[T]:
+def _taken(queue: SimpleQueue[T]) -> list[T]:
     """Take what is in a queue."""
     found = []
     while True:

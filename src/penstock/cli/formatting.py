@@ -1,13 +1,10 @@
 """How drawings write what they show: counts, bandwidths, ranges of names, estimates."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from penstock.cli.output import number, size
-
-if TYPE_CHECKING:
-    from penstock.model.tuples import TuplePolicies
-    from penstock.pipeline.report_rows import PhaseResult
+from penstock.model.tuples import TuplePolicies
+from penstock.pipeline.report_rows import PhaseResult
 
 LONGEST_NAME = 18  # of a phase, that a column has room for
 _UNITS = {"tps": "tuples/s", "ms": "ms", "mbps": "Mbit/s"}
@@ -18,12 +15,12 @@ def plural(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
-def policies_in_words(tuples: "TuplePolicies") -> list[str]:
+def policies_in_words(tuples: TuplePolicies) -> list[str]:
     """Return the tuple policies that a plan names, for a person."""
     return [f"{name} {text}" for name, text in named_texts(tuples).items()]
 
 
-def named_texts(tuples: "TuplePolicies") -> dict[str, str]:
+def named_texts(tuples: TuplePolicies) -> dict[str, str]:
     """Return the tuple policies that a plan names, by what they are for; a slot only where it names one."""
     return {name: text for name, text in tuples.texts.items() if name != "slot" or tuples.slot_ms is not None}
 
@@ -34,7 +31,7 @@ def changed_texts(old: Mapping[str, str], new: Mapping[str, str], none: str) -> 
     return {name: (old.get(name, none), new.get(name, none)) for name in names}
 
 
-def phase_labels(phases: "Sequence[PhaseResult]") -> dict[int, str]:
+def phase_labels(phases: Sequence[PhaseResult]) -> dict[int, str]:
     """Return what phases are called in tables: by name; by number where that is long, and where two have the same."""
     names = [phase.name for phase in phases]
     labels = {}

@@ -4,23 +4,19 @@
 second more.
 """
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
-if TYPE_CHECKING:
-    from penstock.planning.planner import Decision, Planner
+from penstock.model.placement import Placement
+from penstock.planning.planner import Decision, Planner
+from penstock.policies.api import BoundingPolicy
+from penstock.policies.registry import placement_policy
 
 GAP_S = 1.0  # to look for a bound at most
 NONE = 5e-5  # a gap that is written as 0.00 %
 
 
-def with_gap(planner: "Planner", decision: "Decision") -> "Decision":
+def with_gap(planner: Planner, decision: Decision) -> Decision:
     """Return a decision with the gap to the best, where its policy could have told it and did not."""
-    from dataclasses import replace
-
-    from penstock.model.placement import Placement
-    from penstock.policies.api import BoundingPolicy
-    from penstock.policies.registry import placement_policy
-
     found, policy = decision.result, placement_policy(decision.policy)
     if not isinstance(policy, BoundingPolicy) or not isinstance(found, Placement) or found.gap is not None:
         return decision

@@ -1,86 +1,83 @@
 """What the user names on the command line: files, or built-in applications and clusters."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from penstock.model.cluster import Cluster
-    from penstock.model.objective import Objective
-    from penstock.model.plan import Plan
-    from penstock.model.topology import Application, Topology
+from penstock.model.cluster import Cluster, check_pins
+from penstock.model.errors import FileProblem, InvalidInput, member
+from penstock.model.files import load_application, load_plan, load_table
+from penstock.model.objective import Objective
+from penstock.model.plan import Plan
+from penstock.model.topology import Application, Topology
+from penstock.model.tuples import TuplePolicies, over
+from penstock.policies.registry import PolicyKind, names, placement_policy
+from penstock.policies.streams import check, check_names
+from penstock.workloads.applications import APPLICATIONS
+from penstock.workloads.applications import application as built_in_application
+from penstock.workloads.clusters import CLUSTERS, find_cluster
 
 PICTURES = (".png", ".svg", ".pdf")
 MASTERS = r"local(-cluster)?(\[[^\]]*\])?$|spark://.+|yarn$|k8s://.+"
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-MasterOption = Annotated[str | None, typer.Option(help="A Spark master URL; without it, embedded.")]
+MasterOption = Annotated[str | None, typer.Option(help="Spark master URL; default: embedded.")]
 RUN_HELP = "A run: its name, its folder, or latest, which is the default."
 RunArgument = Annotated[str | None, typer.Argument(metavar="RUN", help=RUN_HELP)]
 RunOption = Annotated[str | None, typer.Option("--run", help=RUN_HELP)]
-RunsOption = Annotated[Path, typer.Option(help="Where run folders are.")]
+RunsOption = Annotated[Path, typer.Option(help="Folder of the run folders.")]
 
 
 def routing_names(incomplete: str) -> list[str]:
     """Complete the name of a routing policy, behind that of a stream where one is named."""
-    from penstock.policies.registry import PolicyKind, names
-
     stream, equals, begun = incomplete.rpartition("=")
     return [f"{stream}{equals}{name}" for name in (*names(PolicyKind.ROUTING), "none") if name.startswith(begun)]
 
 
 def sending_names(incomplete: str) -> list[str]:
     """Complete the name of a sending policy."""
-    from penstock.policies.registry import PolicyKind, names
-
     return [name for name in (*names(PolicyKind.SENDING), "none") if name.startswith(incomplete)]
 
 
 RoutingOption = Annotated[
     list[str] | None,
     typer.Option(
-        help="Which way tuples go: a policy, or STREAM=POLICY for one stream; repeat for more; none: as streams say.",
+        help="Routing policy, or STREAM=POLICY for one stream; repeatable; `none`: by the streams' groupings.",
         autocompletion=routing_names,
     ),
 ]
 SendingOption = Annotated[
     str | None,
-    typer.Option(help="Which out-queue sends first: a policy; none: as tuples are made.", autocompletion=sending_names),
+    typer.Option(
+        help="Sending policy, which orders the out-queues; `none`: in order of emission.", autocompletion=sending_names
+    ),
 ]
 SlotOption = Annotated[
-    float | None, typer.Option(help="Milliseconds between two routing decisions of an out-queue; 1 unless said.")
+    float | None, typer.Option(help="Milliseconds between two routing decisions of an out-queue; default: 1.")
 ]
 
 
 def policy_names(incomplete: str) -> list[str]:
     """Complete the name of a policy."""
-    from penstock.policies.registry import PolicyKind, names
-
     return [name for name in (*names(PolicyKind.PLACEMENT), "all") if name.startswith(incomplete)]
 
 
 def application_names(incomplete: str) -> list[str]:
     """Complete the name of a built-in application."""
-    from penstock.workloads.applications import APPLICATIONS
-
     return [name for name in APPLICATIONS if name.startswith(incomplete)]
 
 
 def cluster_names(incomplete: str) -> list[str]:
     """Complete the name of a built-in cluster."""
-    from penstock.workloads.clusters import CLUSTERS
-
     return [name for name in CLUSTERS if name.startswith(incomplete)]
 
 
 def objective_names(incomplete: str) -> list[str]:
     """Complete the name of an objective."""
-    from penstock.model.objective import Objective
-
     return [objective for objective in Objective if objective.startswith(incomplete)]
 
 
@@ -89,12 +86,12 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="A parameter of the application, or of your function that makes it; repeat for more.",
+        help="Parameter of the application, or of your function that makes it; repeatable.",
     ),
 ]
 ParametersOption = Annotated[
     Path | None,
-    typer.Option("--parameters", metavar="FILE", help="A file (.toml, .json) of such parameters; --set goes before."),
+    typer.Option("--parameters", metavar="FILE", help="File of parameters (.toml, .json); --set overrides it."),
 ]
 ApplicationArgument = Annotated[
     str,
@@ -105,7 +102,7 @@ ApplicationArgument = Annotated[
     ),
 ]
 ClusterArgument = Annotated[
-    str, typer.Argument(help="A file (.toml, .json; .graph) or a built-in name.", autocompletion=cluster_names)
+    str, typer.Argument(help="A file (.toml, .json, .graph) or a built-in name.", autocompletion=cluster_names)
 ]
 
 
@@ -119,23 +116,13 @@ def is_network(text: str) -> bool:
     return Path(text).suffix.lower() == ".graph"
 
 
-def application(text: str, parameters: Mapping[str, Any] | None = None) -> "Application":
-    """Return the application that a file, a built-in name or code of the user's gives: all that `run` accepts."""
-    from penstock.cli.flows import find_flow, names_code, with_parameters
-    from penstock.model.files import load_application
-    from penstock.workloads.applications import application as built_in
-
-    if names_code(text):
-        return find_flow(text, parameters=parameters).application
-    named = with_parameters(text, parameters)
-    return load_application(text) if is_file(text) else built_in(named)
+def described(text: str) -> Application:
+    """Return the application of a file or a built-in name."""
+    return load_application(text) if is_file(text) else built_in_application(text)
 
 
 def chosen_parameters(texts: Sequence[str] | None, file: Path | None) -> dict[str, Any]:
     """Return the parameters of an application that a file and options give; an option replaces what the file has."""
-    from penstock.model.errors import InvalidInput
-    from penstock.model.files import load_table
-
     found: dict[str, Any] = {} if file is None else load_table(file)
     named: dict[str, Any] = {}
     for text in texts or ():
@@ -148,37 +135,20 @@ def chosen_parameters(texts: Sequence[str] | None, file: Path | None) -> dict[st
     return found | named
 
 
-def both(
-    application_text: str, cluster_text: str, parameters: Mapping[str, Any] | None = None
-) -> "tuple[Application, Cluster]":
-    """Return an application and a cluster, refusing tasks that are pinned to machines that are not there."""
-    wanted, machines = application(application_text, parameters), cluster(cluster_text)
-    refuse_pins(application_text, wanted, machines)
-    return wanted, machines
-
-
-def refuse_pins(text: str, topology: "Topology", machines: "Cluster") -> None:
+def refuse_pins(text: str, topology: Topology, machines: Cluster) -> None:
     """Refuse tasks that are pinned to machines that are not there, naming the application's file where it has one."""
-    from contextlib import nullcontext
-
-    from penstock.model.cluster import check_pins
-
     with naming(text) if is_file(text) else nullcontext():
         check_pins(topology, machines)
 
 
-def cluster(text: str) -> "Cluster":
+def cluster(text: str) -> Cluster:
     """Return the cluster that a file or a built-in name gives; a `.graph` file is a network in Repetita's format."""
-    from penstock.workloads.clusters import find_cluster
-
     return find_cluster(text)
 
 
 @contextmanager
 def naming(file: Path | str) -> Iterator[None]:
     """Begin the text of a mistake in a field with the file that the field is in."""
-    from penstock.model.errors import InvalidInput
-
     try:
         yield
     except InvalidInput as mistake:
@@ -186,21 +156,15 @@ def naming(file: Path | str) -> Iterator[None]:
         raise type(mistake)("", told if str(file) in told else f"{file}: {told}") from None
 
 
-def plan_file(path: Path, topology: "Topology | None" = None) -> "Plan":
+def plan_file(path: Path, topology: Topology | None = None) -> Plan:
     """Read a plan; refuse tuple policies in it that nobody knows, or that an application cannot have."""
-    from penstock.model.files import load_plan
-
     found = load_plan(path)
     check_policies_in(found, path, topology)
     return found
 
 
-def check_policies_in(plan: "Plan", path: Path | str, topology: "Topology | None" = None) -> None:
+def check_policies_in(plan: Plan, path: Path | str, topology: Topology | None = None) -> None:
     """Refuse tuple policies in a plan's file that nobody knows, or that an application cannot have."""
-    from penstock.model.errors import InvalidInput
-    from penstock.model.tuples import TuplePolicies, over
-    from penstock.policies.streams import check, check_names
-
     parts = {"": TuplePolicies(routing=plan.tuples.routing, sending=plan.tuples.sending)}
     parts |= {f"streams.{label}": TuplePolicies(routing=spec) for label, spec in plan.tuples.streams.items()}
     for part, policies in parts.items():
@@ -220,8 +184,6 @@ def chosen_policies(specs: Sequence[str]) -> list[str]:
     `all` stands for every placement policy that is not named beside it, so that `all` and `optimal:seconds=2` is all of
     them with optimal so bounded.
     """
-    from penstock.policies.registry import PolicyKind, names, placement_policy
-
     named = list(dict.fromkeys(spec for spec in specs if spec != "all"))
     for spec in named:
         placement_policy(spec)
@@ -233,8 +195,6 @@ def chosen_policies(specs: Sequence[str]) -> list[str]:
 
 def refuse_outputs(save: Path | None, plot: Path | None, *inputs: str) -> None:
     """Refuse the name of a plan or picture that could not or should not be written, before any work is done for it."""
-    from penstock.model.errors import FileProblem
-
     if save is not None and save.suffix.lower() not in (".toml", ".json"):
         raise FileProblem(f"{save}: expected a name that ends in .toml or .json; rename it")
     if plot is not None and plot.suffix.lower() not in PICTURES:
@@ -248,24 +208,17 @@ def refuse_outputs(save: Path | None, plot: Path | None, *inputs: str) -> None:
 
 def refuse_svg(path: Path | None) -> None:
     """Refuse the name of a drawing that does not end in .svg."""
-    from penstock.model.errors import FileProblem
-
     if path is not None and path.suffix.lower() != ".svg":
         raise FileProblem(f"{path}: expected a name that ends in .svg; rename it")
 
 
 def refuse_master(master: str | None) -> None:
     """Refuse a Spark master that is no URL of one, before Spark is started for nothing."""
-    from penstock.model.errors import InvalidInput
-
     if master is not None and not re.match(MASTERS, master):
         problem = f"expected local[n], spark://host:port, yarn or k8s://…, got {master!r}"
         raise InvalidInput("master", f"{problem}; choose another --master, or leave it out")
 
 
-def chosen_objective(text: str) -> "Objective":
+def chosen_objective(text: str) -> Objective:
     """Return the objective of a name."""
-    from penstock.model.errors import member
-    from penstock.model.objective import Objective
-
     return member("objective", Objective, text)

@@ -2,10 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from msgspec.structs import replace
+from rich.table import Table
 
+from penstock.cli.app_spec import tuple_policies
+from penstock.cli.flows import both
+from penstock.cli.formatting import policies_in_words
+from penstock.cli.gaps import with_gap
 from penstock.cli.inputs import (
     ApplicationArgument,
     ClusterArgument,
@@ -15,7 +21,7 @@ from penstock.cli.inputs import (
     SendingOption,
     SetOption,
     SlotOption,
-    both,
+    chosen_objective,
     chosen_parameters,
     chosen_policies,
     objective_names,
@@ -23,13 +29,28 @@ from penstock.cli.inputs import (
     refuse_outputs,
     refuse_svg,
 )
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from penstock.estimate.energy import Power
-    from penstock.model.tuples import TuplePolicies
-    from penstock.planning.planner import Decision, Planner
+from penstock.cli.output import console, duration, fitted, number, policy_cell, print_json, size, table
+from penstock.cli.plan_energy import assumptions, energy_of, energy_record, power_of, print_energy
+from penstock.cli.plan_latency import (
+    latency_of,
+    latency_record,
+    paths_record,
+    print_cautions,
+    print_paths,
+    print_training,
+)
+from penstock.cli.planned_load import planned_load
+from penstock.cli.progress import counting
+from penstock.cli.svg import plan_svg
+from penstock.estimate.energy import Power
+from penstock.model.errors import InvalidInput
+from penstock.model.files import save as save_file
+from penstock.model.files import write_whole
+from penstock.model.placement import Infeasible, Placement
+from penstock.model.tuples import TuplePolicies
+from penstock.planning.advice import advise
+from penstock.planning.planner import Decision, Planner
+from penstock.policies.streams import kept_note
 
 EXAMPLE = "penstock plan log-processing hetero-small --policy all --explain --save plan.toml"
 
@@ -42,7 +63,7 @@ def plan(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="A policy, NAME or NAME:PARAMETER=VALUE; repeat for more; all: every other one.",
+            help="Policy, NAME or NAME:PARAMETER=VALUE; repeatable; all: all others.",
             autocompletion=policy_names,
         ),
     ] = None,
@@ -51,30 +72,33 @@ def plan(
     ] = "throughput",
     model: Annotated[
         Path | None,
-        typer.Option(help="Latency models, from penstock models train: policies then seek the least latency."),
+        typer.Option(help="Latency models, from penstock models train: policies then minimise latency."),
     ] = None,
     rate: Annotated[
         float | None,
-        typer.Option(help="Tuples a second of all sources, for --model; else the application's own, or the tables'."),
+        typer.Option(
+            help="Tuples per second of all sources, for --model; default: the application's own, or that of --tables."
+        ),
     ] = None,
     tables: Annotated[
         Path | None,
-        typer.Option(help="Tables, from penstock models tables: --model then goes by what a run's last minutes show."),
+        typer.Option(help="Tables, from penstock models tables: --model then uses the load of a run's last minutes."),
     ] = None,
-    run: Annotated[str | None, typer.Option(help="The run in --tables, if it has several: a name, or latest.")] = None,
-    seed: Annotated[int, typer.Option(help="For policies that draw lots.", min=0)] = 0,
+    run: Annotated[str | None, typer.Option(help="Run in --tables, if it has several: a name, or latest.")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
     explain: Annotated[
         bool,
         typer.Option(
-            "--explain", help="Say what limits the best, what would relieve it; with --model its slowest paths."
+            "--explain",
+            help="Print the bottleneck of the best and what would relieve it; with --model also its slowest paths.",
         ),
     ] = False,
     energy: Annotated[
         str | None,
         typer.Option(
             metavar="RADIO",
-            help="Show joules a source tuple, of machines with this radio: wi-fi or lte, or lte:cpu_watts=5; "
-            "cpu_watts is 2 unless said.",
+            help="Print joules per source tuple on machines with this radio: wi-fi, lte, or "
+            "lte:cpu_watts=5; default of cpu_watts: 2.",
         ),
     ] = None,
     save: Annotated[Path | None, typer.Option(help="Save the best as a plan (.toml, .json).")] = None,
@@ -94,11 +118,6 @@ def plan(
     For sparcle-refined it also prints how far its rate may be from the best, as far as one second of search shows;
     sparcle-refined:bound=true searches for up to 30 s.
     """
-    from penstock.cli.inputs import chosen_objective
-    from penstock.cli.plan_energy import power_of
-    from penstock.cli.plan_latency import latency_of
-    from penstock.planning.planner import Planner
-
     names = chosen_policies(policy or ["all"])
     refuse_outputs(save, plot, application, cluster)
     refuse_outputs(None, svg, application, cluster)
@@ -111,13 +130,9 @@ def plan(
     decisions = list(_with_progress(planner, names, quiet=as_json))
     best = planner.best(decisions)
     if save is not None and best is not None:
-        from msgspec.structs import replace
-
-        from penstock.model.files import save as save_file
-
         save_file(replace(planner.plan(best), tuples=tuples), save)
     if plot is not None:
-        from penstock.cli.plots import plot_decisions
+        from penstock.cli.plots import plot_decisions  # imports matplotlib
 
         plot_decisions(planner, decisions, plot)
     if svg is not None and best is not None:
@@ -132,12 +147,9 @@ def plan(
 
 
 def _tuple_policies(
-    planner: "Planner", routing: list[str] | None, sending: str | None, slot_ms: float | None, save: Path | None
-) -> "TuplePolicies":
+    planner: Planner, routing: list[str] | None, sending: str | None, slot_ms: float | None, save: Path | None
+) -> TuplePolicies:
     """Return the tuple policies that a plan is to have; refuse any that it cannot, or that would be kept nowhere."""
-    from penstock.cli.app_spec import tuple_policies
-    from penstock.model.errors import InvalidInput
-
     told = {"routing": routing, "sending": sending, "slot_ms": slot_ms}
     for name, value in told.items():
         if value is not None and save is None:
@@ -146,10 +158,7 @@ def _tuple_policies(
     return tuple_policies(planner.topology, routing, sending, slot_ms)
 
 
-def _with_progress(planner: "Planner", names: Sequence[str], quiet: bool) -> Iterator["Decision"]:
-    from penstock.cli.gaps import with_gap
-    from penstock.cli.progress import counting
-
+def _with_progress(planner: Planner, names: Sequence[str], quiet: bool) -> Iterator[Decision]:
     with counting("deciding", len(names), quiet) as tell:
         for name in names:
             tell(name, 0)
@@ -158,17 +167,12 @@ def _with_progress(planner: "Planner", names: Sequence[str], quiet: bool) -> Ite
 
 
 def _print(
-    planner: "Planner",
-    decisions: Sequence["Decision"],
-    best: "Decision | None",
+    planner: Planner,
+    decisions: Sequence[Decision],
+    best: Decision | None,
     explain: bool,
-    power: "Power | None",
+    power: Power | None,
 ) -> None:
-    from penstock.cli.output import console, fitted, number
-    from penstock.cli.plan_energy import assumptions, print_energy
-    from penstock.cli.plan_latency import print_cautions, print_paths, print_training
-    from penstock.model.placement import Infeasible
-
     topology, cluster = planner.topology, planner.cluster
     title = (
         f"{topology.name} ({topology.task_count} tasks) on {cluster.name} "
@@ -204,13 +208,8 @@ def _print(
             print_paths(predicted)
 
 
-def _table(
-    planner: "Planner", decisions: Sequence["Decision"], best: "Decision | None", power: "Power | None"
-) -> "Table":
+def _table(planner: Planner, decisions: Sequence[Decision], best: Decision | None, power: Power | None) -> Table:
     """Return a row a policy: what its placement would give, the best of every column bold."""
-    from penstock.cli.output import duration, number, policy_cell, size, table
-    from penstock.cli.plan_energy import energy_of
-
     time = "delay" if planner.latency is None else "latency"
     taken = ("energy\nJ/tuple",) if power is not None else ()
     heads = ("policy", "throughput\n/s", f"{time}\nms", "traffic\n/tuple", *taken, "machines", "memory")
@@ -247,7 +246,7 @@ def _table(
     return rows
 
 
-def _time_ms(planner: "Planner", decision: "Decision") -> float:
+def _time_ms(planner: Planner, decision: Decision) -> float:
     """Return a decision's predicted latency, or without models its network delay."""
     predicted = planner.predict(decision)
     if predicted is not None:
@@ -255,10 +254,7 @@ def _time_ms(planner: "Planner", decision: "Decision") -> float:
     return float("inf") if decision.evaluation is None else decision.evaluation.delay_ms
 
 
-def _print_advice(planner: "Planner", best: "Decision") -> None:
-    from penstock.cli.output import console, number
-    from penstock.planning.advice import advise
-
+def _print_advice(planner: Planner, best: Decision) -> None:
     advice = advise(planner, best)
     if advice is None:
         console.print("\nNothing limits it: no component costs anything.")
@@ -277,10 +273,8 @@ def _print_advice(planner: "Planner", best: "Decision") -> None:
     _print_utilisation(planner, best)
 
 
-def _print_utilisation(planner: "Planner", best: "Decision") -> None:
+def _print_utilisation(planner: Planner, best: Decision) -> None:
     """Say how busy the machines are: at the offered load, where it is known, else at the highest rate."""
-    from penstock.cli.output import console, number
-
     rate, busy = _utilisation(planner, best)
     if not busy:
         return
@@ -289,10 +283,8 @@ def _print_utilisation(planner: "Planner", best: "Decision") -> None:
     console.print(f"  busy at {number(rate)}/s: {', '.join(listed)}{more}", soft_wrap=True)
 
 
-def _utilisation(planner: "Planner", decision: "Decision") -> tuple[float, dict[str, float]]:
+def _utilisation(planner: Planner, decision: Decision) -> tuple[float, dict[str, float]]:
     """Return a rate and the share of each used machine's cpu that is busy at it, the busiest first."""
-    from penstock.model.placement import Placement
-
     if not isinstance(decision.result, Placement) or decision.evaluation is None:
         return 0.0, {}
     rate = getattr(planner.topology, "offered_tps", None) or decision.evaluation.throughput_tps
@@ -303,27 +295,19 @@ def _utilisation(planner: "Planner", decision: "Decision") -> tuple[float, dict[
     return rate, {name: share for name, share in sorted(named.items(), key=lambda pair: -pair[1]) if share > 0}
 
 
-def _draw(planner: "Planner", best: "Decision", path: Path) -> None:
+def _draw(planner: Planner, best: Decision, path: Path) -> None:
     """Draw a decision's placement, with how busy it makes everything."""
-    from penstock.cli.planned_load import planned_load
-    from penstock.cli.svg import plan_svg
-    from penstock.model.files import write_whole
-
     made = planner.plan(best)
     write_whole(path, plan_svg(made, planned_load(made, planner.topology, planner.cluster)))
 
 
 def _print_files(
-    best: "Decision | None",
+    best: Decision | None,
     save: Path | None,
     drawn: Sequence[Path | None],
-    tuples: "TuplePolicies",
-    planner: "Planner",
+    tuples: TuplePolicies,
+    planner: Planner,
 ) -> None:
-    from penstock.cli.formatting import policies_in_words
-    from penstock.cli.output import console
-    from penstock.policies.streams import kept_note
-
     if save is not None:
         named = ", ".join(policies_in_words(tuples))
         saved = f"saved {save}{f' with {named}' if named else ''}"
@@ -336,17 +320,13 @@ def _print_files(
 
 
 def _print_json(
-    planner: "Planner",
-    decisions: Sequence["Decision"],
-    best: "Decision | None",
+    planner: Planner,
+    decisions: Sequence[Decision],
+    best: Decision | None,
     explain: bool,
-    tuples: "TuplePolicies",
-    power: "Power | None",
+    tuples: TuplePolicies,
+    power: Power | None,
 ) -> None:
-    from penstock.cli.output import print_json
-    from penstock.cli.plan_latency import paths_record
-    from penstock.planning.advice import advise
-
     answer: dict[str, Any] = {
         "application": planner.topology.name,
         "cluster": planner.cluster.name,
@@ -366,11 +346,7 @@ def _print_json(
     print_json(answer)
 
 
-def _record(planner: "Planner", decision: "Decision", power: "Power | None") -> dict[str, Any]:
-    from penstock.cli.plan_energy import energy_record
-    from penstock.cli.plan_latency import latency_record
-    from penstock.model.placement import Infeasible
-
+def _record(planner: Planner, decision: Decision, power: Power | None) -> dict[str, Any]:
     if isinstance(decision.result, Infeasible) or decision.evaluation is None:
         refusal = decision.result
         reason = {"constraint": refusal.constraint, "reason": refusal.reason} if isinstance(refusal, Infeasible) else {}

@@ -4,46 +4,39 @@ A cluster's description says nothing of power, so that nothing is shown unless a
 of the processors, are then assumed of every machine, and the answer says which.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from penstock.estimate.energy import Energy, Power
-    from penstock.planning.planner import Decision, Planner
+from msgspec.structs import asdict
+
+from penstock.cli.output import console, number
+from penstock.estimate.energy import RADIOS, Energy, Power, energy
+from penstock.model.errors import UnknownName, nearest
+from penstock.model.placement import Placement
+from penstock.model.spec import build
+from penstock.planning.planner import Decision, Planner
 
 SHOWN = 6  # machines that are listed
 
 
-def power_of(text: str | None) -> "Power | None":
+def power_of(text: str | None) -> Power | None:
     """Return what machines are assumed to draw: `wi-fi`, or `lte:cpu_watts=4`; None where nobody asks."""
     if text is None:
         return None
-    from msgspec.structs import asdict
-
-    from penstock.estimate.energy import RADIOS, Power
-    from penstock.model.errors import UnknownName, nearest
-    from penstock.model.spec import build
-
     radio, _, settings = text.partition(":")
     if radio not in RADIOS:
         raise UnknownName("energy", f"no radio is named {radio!r}; {nearest(radio, RADIOS)}")
     return build(f"energy.{radio}", Power, settings, asdict(RADIOS[radio]))
 
 
-def energy_of(planner: "Planner", decision: "Decision", power: "Power | None") -> "Energy | None":
+def energy_of(planner: Planner, decision: Decision, power: Power | None) -> Energy | None:
     """Return what a decision's placement takes for a source tuple; None without one, or where nobody asks."""
-    from penstock.model.placement import Placement
-
     if power is None or not isinstance(decision.result, Placement):
         return None
-    from penstock.estimate.energy import energy
-
     return energy(planner.evaluator.tasks, planner.evaluator.slots, planner.cluster, decision.result, power)
 
 
-def print_energy(planner: "Planner", best: "Decision", power: "Power | None") -> None:
+def print_energy(planner: Planner, best: Decision, power: Power | None) -> None:
     """Say what the best takes for a source tuple, for what, and on which machines."""
-    from penstock.cli.output import console, number
-
     found = energy_of(planner, best, power)
     if found is None:
         return
@@ -55,16 +48,14 @@ def print_energy(planner: "Planner", best: "Decision", power: "Power | None") ->
         console.print(f"    by {told}{more}", soft_wrap=True)
 
 
-def assumptions(power: "Power") -> str:
+def assumptions(power: Power) -> str:
     """Write what an energy stands on: that no cluster says what its machines draw."""
     radio = f"{power.send_joules_a_megabit:g} J for a megabit sent, {power.receive_joules_a_megabit:g} J received"
     return f"energy: assumed {power.cpu_watts:g} W of a busy machine, {radio}; nothing of what is drawn idle"
 
 
-def energy_record(planner: "Planner", decision: "Decision", power: "Power | None") -> dict[str, Any]:
+def energy_record(planner: Planner, decision: Decision, power: Power | None) -> dict[str, Any]:
     """Return the same for programs; empty where nobody asks."""
-    from msgspec.structs import asdict
-
     found = energy_of(planner, decision, power)
     if power is None or found is None:
         return {}
@@ -73,7 +64,7 @@ def energy_record(planner: "Planner", decision: "Decision", power: "Power | None
     return {"energy": told}
 
 
-def _by_machine(planner: "Planner", found: "Energy") -> dict[str, float]:
+def _by_machine(planner: Planner, found: Energy) -> dict[str, float]:
     """Return the joules a source tuple of every machine that takes any, the most first."""
     joules = found.processing + found.sending + found.receiving
     named = {machine.name: float(own) for machine, own in zip(planner.cluster.machines, joules, strict=True)}

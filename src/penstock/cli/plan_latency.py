@@ -2,35 +2,34 @@
 
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from penstock.estimate.latency import LatencyModel, Prediction
-    from penstock.model.cluster import Cluster
-    from penstock.model.topology import Application
-    from penstock.planning.planner import Decision, Planner
+from rich.markup import escape
+
+from penstock.cli.output import console, number
+from penstock.estimate.latency import LatencyModel, Prediction, load_models
+from penstock.model.cluster import Cluster
+from penstock.model.errors import FileProblem, InvalidInput
+from penstock.model.topology import Application
+from penstock.planning.planner import Decision, Planner, latency_model, observed_latency_model
 
 SHOWN_PATHS = 5
 ROUNDING = 1e-6  # by which two ways of adding up the same times may differ
 
 
 def latency_of(
-    application: "Application",
-    cluster: "Cluster",
+    application: Application,
+    cluster: Cluster,
     model: Path | None,
     rate: float | None,
     tables: Path | None = None,
     run: str | None = None,
-) -> "LatencyModel | None":
+) -> LatencyModel | None:
     """Return what predicts latencies, where models are given, under what is declared or what tables show.
 
     A rate is shared evenly by the sources; with tables, as they show it.
     """
-    from penstock.estimate.latency import load_models
-    from penstock.model.errors import FileProblem, InvalidInput
-    from penstock.planning.planner import latency_model, observed_latency_model
-
-    told = "only latency models look at it"
+    told = "only latency models use it"
     for name, value in (("rate", rate), ("tables", tables)):
         if value is not None and model is None:
             raise InvalidInput(name, f"{told}, got {value} without them; add --model FILE")
@@ -39,7 +38,7 @@ def latency_of(
     if model is None:
         return None
     if rate is not None and not 0 < rate < float("inf"):
-        raise InvalidInput("rate", f"expected tuples a second > 0, got {rate:g}; choose another --rate")
+        raise InvalidInput("rate", f"expected tuples per second > 0, got {rate:g}; choose another --rate")
     if tables is not None:
         if not tables.is_dir():
             raise FileProblem(f"{tables}: there is no such folder; check --tables")
@@ -47,20 +46,18 @@ def latency_of(
     sources = [source.name for source in application.sources]
     if rate is None and not application.rate_tps:
         problem = f"a latency depends on the load, and {application.name!r} declares none; give --rate"
-        raise InvalidInput("rate", f"{problem}, in tuples a second of all sources, or --tables")
+        raise InvalidInput("rate", f"{problem}, in tuples per second of all sources, or --tables")
     rates = None if rate is None else {name: rate / len(sources) for name in sources}
     return latency_model(load_models(model), application, cluster, rates)
 
 
-def print_cautions(planner: "Planner", decision: "Decision") -> None:
+def print_cautions(planner: Planner, decision: Decision) -> None:
     """Say where a prediction is of something that the models have not seen, or was stretched."""
-    from penstock.cli.output import console, number
-
     predicted = planner.predict(decision)
     if predicted is None:
         return
     if predicted.far:
-        far = f"{predicted.excess:.0%} beyond the most that the models were trained on; don't rely on it"
+        far = f"{predicted.excess:.0%} beyond the training data of the models; do not rely on it"
         console.print(f"[yellow]{decision.policy}: a load is {far}[/]", soft_wrap=True)
     if predicted.expected_s > (1 + ROUNDING) * predicted.total_s:
         full = f"its fullest machine, slot or link needs {predicted.busiest:.0%} of what it has"
@@ -68,12 +65,8 @@ def print_cautions(planner: "Planner", decision: "Decision") -> None:
         console.print(f"[yellow]{decision.policy}: {full}; {alone}[/]", soft_wrap=True)
 
 
-def print_training(planner: "Planner") -> None:
+def print_training(planner: Planner) -> None:
     """Warn of models that were trained on another cluster or on other numbers of tasks than are planned for."""
-    from rich.markup import escape
-
-    from penstock.cli.output import console
-
     if planner.latency is None:
         return
     if told := planner.latency.models.foreign(planner.cluster):
@@ -85,11 +78,8 @@ def print_training(planner: "Planner") -> None:
         console.print(f"[yellow]the models were trained on {told}[/]", soft_wrap=True)
 
 
-def print_paths(predicted: "Prediction") -> None:
+def print_paths(predicted: Prediction) -> None:
     """List the slowest paths of a placement with their predicted times."""
-    from penstock.cli.output import console, number
-    from penstock.model.errors import InvalidInput
-
     try:
         paths = predicted.paths()
     except InvalidInput as problem:
@@ -102,7 +92,7 @@ def print_paths(predicted: "Prediction") -> None:
         console.print(f"    {number(1e3 * seconds)} ms  {' → '.join(path)}", soft_wrap=True, markup=False)
 
 
-def latency_record(planner: "Planner", decision: "Decision") -> dict[str, Any]:
+def latency_record(planner: Planner, decision: Decision) -> dict[str, Any]:
     """Return what is predicted of a decision's latency, where there are models, for JSON."""
     predicted = planner.predict(decision)
     if predicted is None:
@@ -118,10 +108,8 @@ def latency_record(planner: "Planner", decision: "Decision") -> dict[str, Any]:
     return {"latency_ms": 1e3 * predicted.expected_s, "latency": found}
 
 
-def paths_record(predicted: "Prediction") -> list[dict[str, Any]]:
+def paths_record(predicted: Prediction) -> list[dict[str, Any]]:
     """Return the slowest paths of a placement with their predicted times, for JSON; none where there are too many."""
-    from penstock.model.errors import InvalidInput
-
     try:
         slowest = islice(predicted.paths().items(), SHOWN_PATHS)
     except InvalidInput:

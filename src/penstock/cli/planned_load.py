@@ -7,9 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.estimate.bottleneck import Element
+from penstock.estimate.evaluator import Evaluator
 from penstock.model.cluster import Cluster
-from penstock.model.plan import Plan
+from penstock.model.errors import PenstockError
+from penstock.model.plan import Plan, to_placement
+from penstock.model.routes import hop_bits
 from penstock.model.topology import Topology
+from penstock.workloads.applications import APPLICATIONS, application
+from penstock.workloads.clusters import CLUSTERS, cluster
 
 Pair = tuple[str, str]
 
@@ -53,10 +58,6 @@ class PlannedLoad:
 
 def planned_load(plan: Plan, topology: Topology, cluster: Cluster) -> PlannedLoad:
     """Evaluate a plan; refuse one that was made for another application or cluster."""
-    from penstock.estimate.evaluator import Evaluator
-    from penstock.model.plan import to_placement
-    from penstock.model.routes import hop_bits
-
     placement = to_placement(plan, topology, cluster)
     evaluator = Evaluator(topology, cluster)
     found = evaluator.evaluate(placement)
@@ -73,10 +74,6 @@ def planned_load(plan: Plan, topology: Topology, cluster: Cluster) -> PlannedLoa
 
 def load_of_built_in(plan: Plan) -> PlannedLoad | None:
     """Evaluate a plan whose application and cluster are built in; nothing for any other."""
-    from penstock.model.errors import PenstockError
-    from penstock.workloads.applications import APPLICATIONS, application
-    from penstock.workloads.clusters import CLUSTERS, cluster
-
     if plan.application not in APPLICATIONS or plan.cluster not in CLUSTERS:
         return None
     try:

@@ -3,27 +3,23 @@
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import matplotlib
 import numpy as np
 
 matplotlib.use("Agg")
+import pandas as pd
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from penstock.model.files import write_whole
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from penstock.planning.planner import Decision, Planner
+from penstock.planning.planner import Decision, Planner
 
 BAR, BEST, GREY = "#4878a8", "#d1603d", "#888888"
 
 
-def plot_decisions(planner: "Planner", decisions: Sequence["Decision"], path: Path) -> None:
+def plot_decisions(planner: Planner, decisions: Sequence[Decision], path: Path) -> None:
     """Draw what every policy would give, the objective's best marked."""
     placed = [decision for decision in decisions if decision.evaluation is not None][::-1]
     best = planner.best(decisions)
@@ -45,7 +41,7 @@ def plot_decisions(planner: "Planner", decisions: Sequence["Decision"], path: Pa
     save_figure(figure, path)
 
 
-def plot_sweep(compared: "pd.DataFrame", baseline: str, title: str, path: Path) -> None:
+def plot_sweep(compared: pd.DataFrame, baseline: str, title: str, path: Path) -> None:
     """Draw every case's throughput and delay relative to the baseline, a row a policy, with the means."""
     placed = compared[compared["placed"]]
     means = placed.groupby("policy")["throughput_tps_ratio"].mean().sort_values()

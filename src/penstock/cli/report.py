@@ -2,16 +2,19 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
+from rich.markup import escape
+from rich.table import Table
 
-from penstock.cli.inputs import JsonOption, RunsOption
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from penstock.pipeline.report_rows import EdgeTimes, Latencies, PhaseResult, Report
+from penstock.cli.formatting import LONGEST_NAME, phase_labels, plural
+from penstock.cli.inputs import JsonOption, RunsOption, refuse_master
+from penstock.cli.output import console, duration, number, print_json, size, table
+from penstock.cli.spark import on_spark
+from penstock.pipeline.report import run_report, telemetry_folder
+from penstock.pipeline.report_rows import EdgeTimes, Latencies, PhaseResult, Report
+from penstock.runtime.storage.run_folder import INFO, find, refuse_unwritable
 
 EXAMPLE = "penstock report word-count-20250131-142501 --output report"
 MOST_PHASES = 4  # beside each other in 80 columns: the first and the last ones
@@ -30,12 +33,12 @@ def report(
         ),
     ] = None,
     runs: RunsOption = Path("runs"),
-    master: Annotated[str | None, typer.Option(help="A Spark master URL; without it, embedded.")] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="A folder for tables and picture; RUN/report if not given.")
-    ] = None,
-    settle: Annotated[float, typer.Option(help="Seconds after each change that do not count.", min=0)] = 2.0,
-    plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw latency over time and where time goes.")] = True,
+    master: Annotated[str | None, typer.Option(help="Spark master URL; default: embedded.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder for tables and picture; default: RUN/report.")] = None,
+    settle: Annotated[float, typer.Option(help="Seconds after each change that are not measured.", min=0)] = 2.0,
+    plot: Annotated[
+        bool, typer.Option("--plot/--no-plot", help="Draw latency over time and the time of each component.")
+    ] = True,
     as_json: JsonOption = False,
 ) -> None:
     """Show where tuples spent their time, from a run's telemetry.
@@ -44,31 +47,24 @@ def report(
     plan is applied, a task moves, tuple policies are switched, or the run marks one. --output keeps hops and tuples
     (Parquet), the report (JSON) and a picture.
     """
-    from penstock.cli.inputs import refuse_master
-    from penstock.runtime.storage.run_folder import refuse_unwritable
-
     refuse_master(master)
     folder = _found(run, runs)
     target = output or (folder.parent if folder.name == "telemetry" else folder) / "report"
     refuse_unwritable(target, "--output")
     found = _run(folder, target, master, settle, quiet=as_json)
     if plot:
-        from penstock.cli.report_plots import plot_report
+        from penstock.cli.report_plots import plot_report  # imports matplotlib
 
         plot_report(found, target / "latency.png")
     if as_json:
-        from penstock.cli.output import print_json
-
         print_json(found)
     else:
         show(found)
         _print_files(target, plot)
 
 
-def show(report: "Report") -> None:
+def show(report: Report) -> None:
     """Print a report."""
-    from penstock.cli.output import console
-
     sections = [
         _header,
         _phases,
@@ -89,28 +85,18 @@ def show(report: "Report") -> None:
 
 
 def _found(run: str | None, runs: Path) -> Path:
-    from penstock.runtime.storage.run_folder import INFO, find
-
     if run is None or (runs / run / INFO).is_file():
         return find(run, runs).path
     return Path(run) if Path(run).is_dir() else find(run, runs).path  # telemetry alone will do
 
 
-def _run(folder: Path, target: Path, master: str | None, settle: float, quiet: bool) -> "Report":
-    from penstock.cli.progress import on_spark
-    from penstock.pipeline.report import run_report, telemetry_folder
-
+def _run(folder: Path, target: Path, master: str | None, settle: float, quiet: bool) -> Report:
     telemetry_folder(folder)  # a mistake in the name is told before Spark starts
     with on_spark("report", folder, master, quiet) as (spark, tell):
         return run_report(spark, folder, target, settle, tell)
 
 
-def _header(report: "Report") -> list[Any]:
-    from rich.markup import escape
-
-    from penstock.cli.formatting import LONGEST_NAME, plural
-    from penstock.cli.output import number
-
+def _header(report: Report) -> list[Any]:
     where = f" [yellow]emulated on {escape(report.emulated)}[/]" if report.emulated else ""
     long = any(len(phase.name) > LONGEST_NAME for phase in report.phases)
     changes = plural(len(report.phases), "phase") if long and len(report.phases) > 1 else ""  # listed below
@@ -119,7 +105,7 @@ def _header(report: "Report") -> list[Any]:
     sampled = f"{report.sampled:,} sampled source tuples" + (f", {missing:,} of them not complete" if missing else "")
     about = f"{number(report.seconds)} s, {sampled}, {report.records:,} records"
     lag = max((phase.lag or 0.0 for phase in report.phases), default=0.0)
-    late = f"workers ran up to {_time(lag)} late (busy host or blocking code); it counts"
+    late = f"workers ran up to {_time(lag)} late (busy host or blocking code); the figures include that"
     return [
         f"[bold]{escape(report.application)}[/]{where}: {escape(policies or report.policy)}",
         f"[dim]{escape(report.run)}: {about}[/]",
@@ -127,13 +113,8 @@ def _header(report: "Report") -> list[Any]:
     ]
 
 
-def _phases(report: "Report") -> list[Any] | None:
+def _phases(report: Report) -> list[Any] | None:
     """List the phases with their whole names, where the tables below have no room for these."""
-    from rich.markup import escape
-
-    from penstock.cli.formatting import LONGEST_NAME
-    from penstock.cli.output import number
-
     if len(report.phases) < 2 or all(len(phase.name) <= LONGEST_NAME for phase in report.phases):
         return None
     spans = [f"{number(phase.start)} to {number(phase.end)} s" for phase in report.phases]
@@ -143,10 +124,7 @@ def _phases(report: "Report") -> list[Any] | None:
     ]
 
 
-def _before_after(report: "Report") -> list[Any] | None:
-    from penstock.cli.formatting import phase_labels
-    from penstock.cli.output import number, table
-
+def _before_after(report: Report) -> list[Any] | None:
     if len(report.phases) < 2:
         return None
     first, *others = report.phases
@@ -158,7 +136,7 @@ def _before_after(report: "Report") -> list[Any] | None:
         rows.add_row(f"latency {name}", *_compared(shown, name, _latency(name), _time))
     rows.add_row("between machines, tuples/s", *_compared(shown, "remote_tps", lambda p: p.remote_tps, number))
     rows.add_row("tasks on another machine", *("-" if p.moved is None else str(p.moved) for p in shown))
-    rows.add_row("workers late, at worst", *(_time(p.lag) for p in shown))
+    rows.add_row("maximum delay of workers", *(_time(p.lag) for p in shown))
     rows.add_row("seconds counted", *(number(p.end - p.settled) for p in shown))
     note = f"the first {report.settle_s:g} s after each change do not count; × is relative to {labels[first.number]}"
     left_out = len(report.phases) - len(shown)
@@ -166,9 +144,9 @@ def _before_after(report: "Report") -> list[Any] | None:
 
 
 def _compared(
-    phases: "Sequence[PhaseResult]",
+    phases: Sequence[PhaseResult],
     name: str,
-    value: "Callable[[PhaseResult], float | None]",
+    value: Callable[[PhaseResult], float | None],
     write: Callable[[float], str],
 ) -> list[str]:
     cells = []
@@ -180,34 +158,28 @@ def _compared(
     return cells
 
 
-def _latency(name: str) -> "Callable[[PhaseResult], float | None]":
+def _latency(name: str) -> Callable[[PhaseResult], float | None]:
     return lambda phase: getattr(phase.latency, name, None)
 
 
-def _end_to_end(report: "Report") -> list[Any]:
-    from penstock.cli.output import table
-
+def _end_to_end(report: Report) -> list[Any]:
     rows = table("", "tuples", "p50", "p95", "p99", "worst", "mean", title=_titled("end to end", report))
     for name, row in _by_phase(report):
         times = (row.p50, row.p95, row.p99, row.worst, row.mean)
         rows.add_row(name, f"{row.count:,}", *(_time(time) for time in times))
-    return [rows, "[dim]from when a source tuple was due until all that follows from it was processed[/]"]
+    return [rows, "[dim]from when a source tuple is due until all tuples derived from it are processed[/]"]
 
 
-def _where(report: "Report") -> list[Any]:
-    from penstock.cli.output import table
-
+def _where(report: Report) -> list[Any]:
     columns = ("at source", "out-queue", "network", "in-queue", "processing")
-    rows = table("", *columns, title="where the time goes, mean on the slowest way of a tuple")
+    rows = table("", *columns, title="time per part, mean on a tuple's slowest path")
     for name, row in _by_phase(report):
         parts = (row.source_wait, row.out_wait, row.transfer, row.wait, row.processing)
         rows.add_row(name, *(_time(part) for part in parts))
     return [rows]
 
 
-def _components(report: "Report") -> list[Any]:
-    from penstock.cli.output import number, table
-
+def _components(report: Report) -> list[Any]:
     columns = ("tasks", "tuples/s", "wait p50", "p99", "proc. p50", "p99", "both p99")
     rows = table("", *columns, title=_titled("components", report))
     for row in _grouped(rows, report, report.components):
@@ -217,9 +189,7 @@ def _components(report: "Report") -> list[Any]:
     return [rows]
 
 
-def _streams(report: "Report") -> list[Any]:
-    from penstock.cli.output import size, table
-
+def _streams(report: Report) -> list[Any]:
     columns = ("sampled", "machines", "bytes", "net p50", "p99", "out-queue p99")
     rows = table("", *columns, title=_titled("streams", report))
     for row in _grouped(rows, report, report.streams):
@@ -234,9 +204,7 @@ def _streams(report: "Report") -> list[Any]:
     return [rows, *notes]
 
 
-def _pairs(report: "Report") -> list[Any] | None:
-    from penstock.cli.output import size, table
-
+def _pairs(report: Report) -> list[Any] | None:
     last = max((phase.number for phase in report.phases), default=0)
     far = [row for row in report.edges if row.phase == last and row.source_machine != row.target_machine]
     if not far:
@@ -250,9 +218,7 @@ def _pairs(report: "Report") -> list[Any] | None:
     return [rows]
 
 
-def _stragglers(report: "Report") -> list[Any]:
-    from penstock.cli.output import table
-
+def _stragglers(report: Report) -> list[Any]:
     if not report.slow_tasks and not report.slow_machines:
         return ["[bold]stragglers[/] none: no task's p95 is over twice that of its component's others"]
     rows = table("", "machine", "p95", "usual", "ratio", left=("machine",), title=_titled("stragglers", report))
@@ -266,9 +232,7 @@ def _stragglers(report: "Report") -> list[Any]:
     return lines
 
 
-def _quarantine(report: "Report") -> list[Any]:
-    from rich.markup import escape
-
+def _quarantine(report: Report) -> list[Any]:
     count = sum(row.count for row in report.quarantine)
     if not count:
         return ["[bold]quarantine[/] empty: every record could be used"]
@@ -279,8 +243,6 @@ def _quarantine(report: "Report") -> list[Any]:
 
 
 def _print_files(target: Path, plot: bool) -> None:
-    from penstock.cli.output import console
-
     files = {"tables": f"{target / 'hops'}, {target / 'tuples'}", "report": str(target / "report.json")}
     if plot:
         files["picture"] = str(target / "latency.png")
@@ -288,18 +250,14 @@ def _print_files(target: Path, plot: bool) -> None:
         console.print(f"{name:<8} {path}", soft_wrap=True, markup=False)
 
 
-def _by_phase(report: "Report") -> "list[tuple[str, Latencies]]":
-    from penstock.cli.formatting import phase_labels
-
+def _by_phase(report: Report) -> list[tuple[str, Latencies]]:
     labels = phase_labels(report.phases)
     found = [(labels[phase.number], phase.latency) for phase in report.phases if phase.latency is not None]
     return [*found, ("[dim]whole run[/]", report.end_to_end)]
 
 
-def _grouped(rows: "Table", report: "Report", found: Iterable[R]) -> Iterable[R]:
+def _grouped(rows: Table, report: Report, found: Iterable[R]) -> Iterable[R]:
     """Give rows one by one, and head those of each phase with its name where there are several."""
-    from penstock.cli.formatting import phase_labels
-
     current: int | None = None
     labels = phase_labels(report.phases)
     for row in found:
@@ -322,27 +280,21 @@ def _most(rows: Sequence[R]) -> list[R]:
     return kept
 
 
-def _titled(title: str, report: "Report") -> str:
+def _titled(title: str, report: Report) -> str:
     return f"{title}, emulated on {report.emulated}" if report.emulated else title
 
 
-def _in(report: "Report", phase: int) -> str:
-    from penstock.cli.formatting import phase_labels
-
+def _in(report: Report, phase: int) -> str:
     return f" under {phase_labels(report.phases)[phase]}" if len(report.phases) > 1 else ""
 
 
-def _pair(row: "EdgeTimes") -> str:
+def _pair(row: EdgeTimes) -> str:
     return f"{row.source_machine} → {row.target_machine}"
 
 
 def _time(seconds: float | None) -> str:
-    from penstock.cli.output import duration
-
     return "-" if seconds is None else duration(max(seconds, 0.0))
 
 
 def _ratio(value: float) -> str:
-    from penstock.cli.output import number
-
     return f"{value:.2f}" if 0.1 <= value < 10 else number(value)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib import pyplot
@@ -11,9 +10,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from penstock.cli.formatting import phase_labels
 from penstock.cli.plots import BAR, BEST, GREY, save_figure
-
-if TYPE_CHECKING:
-    from penstock.pipeline.report_rows import ComponentTimes, PhaseResult, Report
+from penstock.pipeline.report_rows import ComponentTimes, PhaseResult, Report
 
 PARTS = {
     "out_wait_mean": "out-queue",
@@ -30,17 +27,17 @@ UPRIGHT = 8  # labels of bars beside each other; more are slanted
 MOST_BARS = 4  # phases in the lower part: the first and the last ones
 
 
-def plot_report(report: "Report", path: Path) -> None:
+def plot_report(report: Report, path: Path) -> None:
     """Draw latency over time, changes marked, above the mean time a tuple spends at each component, phase by phase."""
     figure, (above, below) = pyplot.subplots(2, 1, figsize=(9, 7), height_ratios=(3, 2))
     _draw_timeline(above, report)
     _draw_components(below, report)
     where = f", emulated on {report.emulated}" if report.emulated else ""
-    figure.suptitle(f"{report.application}{where}: latency of source tuples, and where their time goes", fontsize=10)
+    figure.suptitle(f"{report.application}{where}: latency of source tuples, and its parts", fontsize=10)
     save_figure(figure, path)
 
 
-def _draw_timeline(axis: Axes, report: "Report") -> None:
+def _draw_timeline(axis: Axes, report: Report) -> None:
     timed = [row for row in report.timeline if row.p50 is not None]
     seconds = [row.second + 0.5 for row in timed]
     axis.plot(seconds, [1e3 * (row.p99 or 0.0) for row in timed], color=BEST, linewidth=1.4, label="p99")
@@ -62,7 +59,7 @@ def _draw_timeline(axis: Axes, report: "Report") -> None:
     axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 
-def _mark(axis: Axes, phase: "PhaseResult", name: str, several: bool, height: float) -> None:
+def _mark(axis: Axes, phase: PhaseResult, name: str, several: bool, height: float) -> None:
     """Mark where a phase begins, and shade the time that it needed to settle."""
     axis.axvspan(phase.start, phase.settled, color=GREY, alpha=0.12, linewidth=0)
     if several:
@@ -71,7 +68,7 @@ def _mark(axis: Axes, phase: "PhaseResult", name: str, several: bool, height: fl
         axis.text(phase.start, height, f" {name}", transform=place, fontsize=8, color="#444444", va="bottom")
 
 
-def _draw_components(axis: Axes, report: "Report") -> None:
+def _draw_components(axis: Axes, report: Report) -> None:
     names = list(dict.fromkeys(row.component for row in report.components))
     phases = [*report.phases[:1], *report.phases[1:][-(MOST_BARS - 1) :]]
     width = BAR_WIDTH / max(len(phases), 1)
@@ -97,9 +94,7 @@ def _draw_components(axis: Axes, report: "Report") -> None:
     axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, reverse=True)
 
 
-def _stack(
-    axis: Axes, places: np.ndarray, rows: Sequence["ComponentTimes | None"], width: float, labelled: bool
-) -> None:
+def _stack(axis: Axes, places: np.ndarray, rows: Sequence[ComponentTimes | None], width: float, labelled: bool) -> None:
     bottom = np.zeros(len(rows))
     for (part, label), colour in zip(PARTS.items(), COLOURS, strict=True):
         heights = np.array([0.0 if row is None else 1e3 * max(getattr(row, part), 0.0) for row in rows])

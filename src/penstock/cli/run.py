@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 from msgspec import to_builtins
 
 from penstock.cli.app import STOPPED
+from penstock.cli.app_spec import Target, find_target, flow_of, tuple_policies
 from penstock.cli.autopilot.options import (
     AutopilotOption,
     CoolDownOption,
@@ -18,6 +18,7 @@ from penstock.cli.autopilot.options import (
     piloting,
 )
 from penstock.cli.config_options import config_options, merged, naming_options, nested
+from penstock.cli.follower import Display, Follower, LineDisplay, NoDisplay, TableDisplay
 from penstock.cli.inputs import (
     JsonOption,
     ParametersOption,
@@ -27,6 +28,7 @@ from penstock.cli.inputs import (
     SlotOption,
     chosen_parameters,
 )
+from penstock.cli.output import console, errors, print_json
 from penstock.cli.run_options import (
     ConfigOption,
     DurationOption,
@@ -40,15 +42,14 @@ from penstock.cli.run_options import (
     refuse_numbers,
     refuse_places,
 )
+from penstock.cli.run_plans import change_to, find_plans
+from penstock.cli.run_view import summary
 from penstock.cli.start_display import start_run
+from penstock.model.status import Status
 from penstock.runtime.config import Changes
-
-if TYPE_CHECKING:
-    from penstock.cli.app_spec import Target
-    from penstock.cli.follower import Display
-    from penstock.model.status import Status
-    from penstock.runtime.run import Run
-    from penstock.runtime.storage.run_folder import RunInfo
+from penstock.runtime.run import Run
+from penstock.runtime.storage.run_folder import RunInfo, load
+from penstock.startup.config_file import load_changes
 
 EXAMPLE = "penstock run word-count --emulate hetero-small --policy r-storm --rate 1000 --duration 30"
 
@@ -86,9 +87,6 @@ def run(
     published, and is processed again when the run is resumed. Meanwhile, from another terminal: penstock status, stop,
     runs and autopilot.
     """
-    from penstock.cli.app_spec import find_target, flow_of, tuple_policies
-    from penstock.cli.run_plans import change_to, find_plans
-
     refuse_numbers(duration=duration, interval=interval, cool_down=cool_down)
     with naming_options(options):
         named = _settings(config, options, application, chosen_parameters(parameter, parameters))
@@ -130,8 +128,6 @@ def _settings(
     file: Path | None, options: Mapping[str, object], application: str | None, parameters: Mapping[str, object]
 ) -> Changes:
     """Return the settings that a file and the command line name, those of the command line over those of the file."""
-    from penstock.startup.config_file import load_changes
-
     found = {} if file is None else load_changes(file)
     spec: dict[str, object] = {} if application is None else {"app": application}
     if parameters:
@@ -147,24 +143,20 @@ def _names(settings: Changes, section: str, name: str) -> bool:
     return isinstance(values, Mapping) and name in values
 
 
-def _policy(target: "Target", named: Changes, options: Mapping[str, object], plan: Path | None) -> str | None:
+def _policy(target: Target, named: Changes, options: Mapping[str, object], plan: Path | None) -> str | None:
     """Return the placement policy to plan by; that of a file counts unless there is a plan or a run to resume."""
     in_force = plan is None and target.resume is None and _names(named, "planning", "policy")
     return target.config.planning.policy if in_force or "planning.policy" in options else None
 
 
-def _report(handle: "Run", as_json: bool) -> None:
+def _report(handle: Run, as_json: bool) -> None:
     from penstock.cli.report import report
 
     report(str(handle.folder), as_json=as_json)
 
 
-def _follow(handle: "Run", duration: float | None, as_json: bool, changes: list[Callable[[], str]]) -> None:
+def _follow(handle: Run, duration: float | None, as_json: bool, changes: list[Callable[[], str]]) -> None:
     """Show the run until it ends, then summarize it; the exit code is 1 if the application failed."""
-    from penstock.cli.follower import Follower
-    from penstock.cli.output import errors, print_json
-    from penstock.runtime.storage.run_folder import load
-
     follower = Follower(handle, _display(as_json), duration, changes)
     status = follower.follow()
     info = load(handle.folder)
@@ -174,26 +166,20 @@ def _follow(handle: "Run", duration: float | None, as_json: bool, changes: list[
     else:
         _summarise(status, info)
     if status.phase == "failed" or status.error:
-        why = " ".join(status.error.split()) or "it did not say why"
+        why = " ".join(status.error.split()) or "no reason was recorded"
         errors.print(f"error: {why}; more in {info.log_path}", style="red", markup=False, soft_wrap=True)
         raise typer.Exit(1)
     if follower.stopped:
         raise typer.Exit(STOPPED)
 
 
-def _display(as_json: bool) -> "Display":
-    from penstock.cli.follower import LineDisplay, NoDisplay, TableDisplay
-    from penstock.cli.output import errors
-
+def _display(as_json: bool) -> Display:
     if as_json:
         return NoDisplay()
     return TableDisplay(errors) if errors.is_terminal else LineDisplay(errors)
 
 
-def _summarise(status: "Status", info: "RunInfo") -> None:
-    from penstock.cli.output import console
-    from penstock.cli.run_view import summary
-
+def _summarise(status: Status, info: RunInfo) -> None:
     console.print()
     for name, text in summary(status, info):
         console.print(f"{name:<10}{text}", markup=False, soft_wrap=True)

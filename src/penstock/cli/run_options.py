@@ -8,6 +8,7 @@ import typer
 from penstock.cli.flows import flow_names
 from penstock.cli.inputs import policy_names, refuse_master
 from penstock.model.errors import FileProblem, InvalidInput
+from penstock.runtime.storage.run_folder import refuse_unwritable
 
 FlowArgument = Annotated[
     str | None,
@@ -52,8 +53,6 @@ def refuse_numbers(**options: float | None) -> None:
 
 def refuse_places(master: str | None, source: str | None, folders: dict[str, Path | None]) -> None:
     """Refuse a master that is no URL of one, an input that does not exist and folders that cannot be written."""
-    from penstock.runtime.storage.run_folder import refuse_unwritable
-
     refuse_master(master)
     if source is not None and not Path(source).exists():
         raise FileProblem(f"{source}: cannot be read, there is no such file or folder; choose another --input")

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from penstock.api.dataflow import Dataflow
 from penstock.cli.app_spec import Target
-
-if TYPE_CHECKING:
-    from penstock.api.dataflow import Dataflow
-    from penstock.estimate.latency_models import LatencyModels
-    from penstock.model.cluster import Cluster
-    from penstock.model.objective import Objective
-    from penstock.model.plan import Plan
-    from penstock.runtime.run import Run
+from penstock.cli.inputs import check_policies_in, naming, plan_file, refuse_pins
+from penstock.estimate.latency_models import LatencyModels, load_models
+from penstock.model.cluster import Cluster
+from penstock.model.errors import InvalidInput
+from penstock.model.objective import Objective
+from penstock.model.plan import Plan, to_placement
+from penstock.planning.planner import plan_by
+from penstock.policies.registry import placement_policy
+from penstock.runtime.run import Run
 
 Maker = Callable[["Cluster"], "Plan"]  # from the cluster that it turns out to run on
 
@@ -20,14 +22,14 @@ Maker = Callable[["Cluster"], "Plan"]  # from the cluster that it turns out to r
 class Plans(NamedTuple):
     """What says where tasks are."""
 
-    first: "Plan | None"  # None: the policy's, once it is known what there is
+    first: Plan | None  # None: the policy's, once it is known what there is
     policy: str | None
     later: list[tuple[str, Maker]]  # policies to change to, in order
 
 
 def find_plans(
     target: Target,
-    flow: "Dataflow",
+    flow: Dataflow,
     policy: str | None,
     file: Path | None,
     then: list[str],
@@ -44,28 +46,21 @@ def find_plans(
     return Plans(first, policy, _makers(flow, cluster, _changes(then, duration), goal, seed, models))
 
 
-def change_to(handle: "Run", policy: str, make: Maker) -> Callable[[], str]:
+def change_to(handle: Run, policy: str, make: Maker) -> Callable[[], str]:
     """Return what has a policy place a running application's tasks anew."""
 
     def change() -> str:
         moved = handle.apply(make(handle.cluster))
         if not moved:
-            return f"{policy} leaves all tasks where they are"
+            return f"{policy} moves no task"
         held = max(outcome.seconds for outcome in moved)
         return f"{policy} moved {len(moved)} tasks; none was held up longer than {1e3 * held:.3g} ms"
 
     return change
 
 
-def _planned(
-    text: str, flow: "Dataflow", cluster: "Cluster | None", policy: str | None, file: Path | None
-) -> "Plan | None":
+def _planned(text: str, flow: Dataflow, cluster: Cluster | None, policy: str | None, file: Path | None) -> Plan | None:
     """Return the plan to run by, refusing one that does not fit; check the policy where there is none."""
-    from penstock.cli.inputs import check_policies_in, naming, plan_file, refuse_pins
-    from penstock.model.errors import InvalidInput
-    from penstock.model.plan import to_placement
-    from penstock.policies.registry import placement_policy
-
     topology = flow.application  # refuses what is no application, such as one without a sink
     if cluster is not None:
         refuse_pins(text, topology, cluster)
@@ -77,7 +72,7 @@ def _planned(
         return None
     plan = plan_file(file)
     if cluster is None and plan.cluster not in ("embedded", "spark"):
-        problem = f"{file} is a plan for cluster {plan.cluster!r}; give --emulate {plan.cluster} beside it"
+        problem = f"{file} is a plan for cluster {plan.cluster!r}; add --emulate {plan.cluster}"
         raise InvalidInput("emulate", problem)
     if plan.application != topology.name:
         problem = f"{file} is a plan for {plan.application!r}, not for {topology.name!r}; plan again"
@@ -89,11 +84,8 @@ def _planned(
     return plan
 
 
-def _models(file: Path | None, policy: str | None, cluster: "Cluster | None") -> "LatencyModels | None":
+def _models(file: Path | None, policy: str | None, cluster: Cluster | None) -> LatencyModels | None:
     """Return the latency models that policies go by; refuse a policy that would have to before machines are known."""
-    from penstock.estimate.latency_models import load_models
-    from penstock.model.errors import InvalidInput
-
     if file is not None and policy is not None and cluster is None:
         problem = f"a policy that goes by them must know the machines beforehand, got {policy!r} without --emulate"
         raise InvalidInput("model", f"{problem}; add it, or leave --policy out")
@@ -102,30 +94,24 @@ def _models(file: Path | None, policy: str | None, cluster: "Cluster | None") ->
 
 def _changes(policies: list[str], duration: float | None) -> list[str]:
     """Return the policies to change to, refusing those that nobody knows, or that would never have their turn."""
-    from penstock.model.errors import InvalidInput
-    from penstock.policies.registry import placement_policy
-
     for name in policies:
         placement_policy(name)
     if policies and duration is None:
-        raise InvalidInput("then", f"expected --duration beside it, which says when to change to {policies[0]}")
+        raise InvalidInput("then", f"expected --duration, which determines when to change to {policies[0]}")
     return policies
 
 
 def _makers(
-    flow: "Dataflow",
-    cluster: "Cluster | None",
+    flow: Dataflow,
+    cluster: Cluster | None,
     policies: list[str],
-    objective: "Objective | None",
+    objective: Objective | None,
     seed: int,
-    models: "LatencyModels | None",
+    models: LatencyModels | None,
 ) -> list[tuple[str, Maker]]:
     """Return each policy with what makes its plan: made already, where the cluster is known, to be there in time."""
 
     def maker(policy: str) -> Maker:
-        from penstock.model.objective import Objective
-        from penstock.planning.planner import plan_by
-
         goal = objective or Objective.THROUGHPUT
         if cluster is None:
             return lambda found: plan_by(policy, flow.application, found, goal, seed, models)

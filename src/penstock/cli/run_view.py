@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -13,10 +12,11 @@ from rich.text import Text
 
 from penstock.cli.formatting import plural
 from penstock.cli.output import duration, number, size, table
-
-if TYPE_CHECKING:
-    from penstock.model.status import ComponentStatus, MachineStatus, Status
-    from penstock.runtime.storage.run_folder import RunInfo
+from penstock.model.errors import PenstockError
+from penstock.model.status import ComponentStatus, MachineStatus, Status
+from penstock.runtime.storage.checkpoints import numbers, read_manifest
+from penstock.runtime.storage.disk import Posix
+from penstock.runtime.storage.run_folder import RunInfo
 
 WIDE = 100  # columns of a terminal with room for everything
 BAR = 10  # cells of a machine's bar
@@ -40,7 +40,7 @@ WINDOWED = ("rate", "queue", "out", "blocked")  # columns of the moment: they sa
 FEWEST_MACHINES = 3  # rows that they get on the lowest terminal
 
 
-def view(status: "Status", width: int, height: int | None = None, note: str = "") -> RenderableType:
+def view(status: Status, width: int, height: int | None = None, note: str = "") -> RenderableType:
     """Draw a run for a terminal of so many columns and, where a height is given, of so many lines."""
     below, safety = _below(status, note), [*_mishaps(status, width), *_safety(status)]
     taken = (
@@ -61,12 +61,12 @@ def view(status: "Status", width: int, height: int | None = None, note: str = ""
     )
 
 
-def ended(status: "Status") -> bool:
+def ended(status: Status) -> bool:
     """Whether the run is over."""
     return status.phase in ("stopped", "failed")
 
 
-def headline(status: "Status") -> list[Text]:
+def headline(status: Status) -> list[Text]:
     """Say in two lines what runs since when and under what, and where; below which policies and limits are in force."""
     phase = Text(status.phase, style=STYLES.get(status.phase, "bold"))
     first = Text.assemble((status.application, "bold"), " ", phase, f" {clock(status.seconds)} under {status.policy}")
@@ -82,7 +82,7 @@ def limits_line(limits: Mapping[str, float]) -> str:
     )
 
 
-def place(status: "Status") -> str:
+def place(status: Status) -> str:
     """Say where a run runs, and always whether that is emulated."""
     machines = len(status.machines)
     if status.emulated is None:
@@ -107,7 +107,7 @@ def milliseconds(value: float | None) -> str:
     return f"{value:,.{3 if value < 1 else 2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
-def status_line(status: "Status") -> str:
+def status_line(status: Status) -> str:
     """Write a run in one plain line, for a log; of one that is over, what it did in all."""
     if ended(status):
         return f"{clock(status.seconds)} {status.phase}: {status.emitted:,} in, {status.written:,} out{_again(status)}"
@@ -120,13 +120,13 @@ def status_line(status: "Status") -> str:
         busiest = max(status.machines, key=lambda machine: machine.cpu)
         parts.append(f"cpu ≤ {busiest.cpu:.0%} ({busiest.name})")
     if gone := [machine.name for machine in status.machines if not machine.alive]:
-        parts.append(f"gone: {', '.join(gone)}")
+        parts.append(f"failed: {', '.join(gone)}")
     if status.recoveries:
         parts.append(plural(status.recoveries, "recovery", "recoveries"))
     return ", ".join(parts) + (f"; {status.operation}" if status.operation else "")
 
 
-def tasks_on(status: "Status") -> dict[str, list[str]]:
+def tasks_on(status: Status) -> dict[str, list[str]]:
     """Return the tasks on each machine, or on each slot where slots are what is watched."""
     found: dict[str, list[str]] = {machine.name: [] for machine in status.machines}
     for task, slot in status.placement.items():
@@ -149,7 +149,7 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
-def _components(status: "Status", width: int) -> Table:
+def _components(status: Status, width: int) -> Table:
     """Draw the components; columns are left out rather than that a number is cut."""
     wide, components = width >= WIDE, status.components
     odd = {
@@ -176,7 +176,7 @@ def _components(status: "Status", width: int) -> Table:
     return rows
 
 
-def _cells(component: "ComponentStatus") -> dict[str, str]:
+def _cells(component: ComponentStatus) -> dict[str, str]:
     return {
         "component": escape(component.name),
         "tasks": str(component.tasks),
@@ -203,7 +203,7 @@ def _width(shown: dict[str, str], cells: Sequence[dict[str, str]]) -> int:
     return total
 
 
-def _mishaps(status: "Status", width: int) -> list[Text]:
+def _mishaps(status: Status, width: int) -> list[Text]:
     """Say below a narrow table what has no room in it: the tuples that were skipped or tried again."""
     if width >= WIDE:
         return []
@@ -215,7 +215,7 @@ def _mishaps(status: "Status", width: int) -> list[Text]:
     return lines
 
 
-def _end_to_end(status: "Status", width: int) -> list[Text]:
+def _end_to_end(status: Status, width: int) -> list[Text]:
     latency = status.latency
     if latency is None:
         times = "[dim]nothing sampled has finished yet[/]"
@@ -231,7 +231,7 @@ def _end_to_end(status: "Status", width: int) -> list[Text]:
     return [Text.from_markup(f"[bold]end to end[/]  {times}"), Text.from_markup(f"            {flow}")]
 
 
-def _safety(status: "Status") -> list[Text]:
+def _safety(status: Status) -> list[Text]:
     """Say what would be left if all were lost now, and what was lost so far; nothing where no checkpoint is made."""
     lines = []
     if (last := status.checkpoint) is not None:
@@ -246,7 +246,7 @@ def _safety(status: "Status") -> list[Text]:
     return lines
 
 
-def _again(status: "Status") -> str:
+def _again(status: Status) -> str:
     """Say what the counts of tuples are of, where that is not each tuple once since the beginning."""
     told = f", since checkpoint {status.resumed}, from which it was resumed" if status.resumed else ""
     if status.recoveries:
@@ -259,7 +259,7 @@ def age(seconds: float) -> str:
     return f"{max(seconds, 0.0):.1f} s" if seconds < 10 else clock(seconds)
 
 
-def _machines(status: "Status", width: int, most: int | None) -> Group:
+def _machines(status: Status, width: int, most: int | None) -> Group:
     """Draw the machines with all that is on them; in so many lines at most, where a number is given.
 
     Where it is too small for that, every machine has one line, and those have one of which there is something to say,
@@ -288,13 +288,13 @@ def _machines(status: "Status", width: int, most: int | None) -> Group:
     return Group(rows, *([Text(left, style="dim")] if left else []))
 
 
-def _name_width(status: "Status", what: str, width: int) -> int:
+def _name_width(status: Status, what: str, width: int) -> int:
     """Return the cells that machines' names get: those of the longest, up to a quarter of the terminal."""
     widest = max((len(machine.name) for machine in status.machines), default=0)
     return max(len(what), min(widest, max(NAME_WIDTH, width // 4)))
 
 
-def _machine_cells(machine: "MachineStatus") -> tuple[str, ...]:
+def _machine_cells(machine: MachineStatus) -> tuple[str, ...]:
     """Return what a machine's row has before its tasks."""
     lag = milliseconds(machine.lag_ms)
     name = escape(machine.name) if machine.alive else f"[red]{escape(machine.name)}[/]"
@@ -302,7 +302,7 @@ def _machine_cells(machine: "MachineStatus") -> tuple[str, ...]:
     return name, str(machine.tasks), _bar(machine), _share(machine.cpu), lag
 
 
-def _listed(machine: "MachineStatus", tasks: Sequence[str]) -> Text:
+def _listed(machine: MachineStatus, tasks: Sequence[str]) -> Text:
     """Return what there is to say of a machine, and the tasks on it."""
     why = machine.note if machine.note != LATE else ""
     why = why or ("" if machine.alive else "does not answer")
@@ -328,13 +328,13 @@ def _share(cpu: float) -> str:
     return f"{cpu:.1%}" if cpu < 0.0995 else f"{cpu:.0%}"
 
 
-def _bar(machine: "MachineStatus") -> str:
+def _bar(machine: MachineStatus) -> str:
     full = min(round(machine.cpu * BAR), BAR)
     style = "red" if machine.cpu >= 0.95 else "yellow" if machine.cpu >= 0.8 else "green"
     return f"[{style}]{'█' * full}[/][dim]{'░' * (BAR - full)}[/]"
 
 
-def _below(status: "Status", note: str) -> list[Text]:
+def _below(status: Status, note: str) -> list[Text]:
     """Return what there is to say beside the figures, after an empty line; nothing where there is nothing."""
     lines = [Text(f"warning: {text}", style="yellow") for text in status.warnings]
     lines += [Text(f"error: {status.error}", style="red")] if status.error else []
@@ -343,11 +343,11 @@ def _below(status: "Status", note: str) -> list[Text]:
     return [Text(), *lines] if lines else []
 
 
-def _rate(status: "Status", kind: str) -> float:
+def _rate(status: Status, kind: str) -> float:
     return sum(component.rate_tps for component in status.components if component.kind == kind)
 
 
-def summary(status: "Status", info: "RunInfo") -> list[tuple[str, str]]:
+def summary(status: Status, info: RunInfo) -> list[tuple[str, str]]:
     """Say how a run went, where its files are and what to type next: a name and a text a line."""
     seconds = max(status.seconds, 1e-9)
     lines = [("ran", f"{status.application} {clock(status.seconds)} {place(status)}, under {status.policy}")]
@@ -371,7 +371,7 @@ def summary(status: "Status", info: "RunInfo") -> list[tuple[str, str]]:
     return [*lines, *next_steps(info)]
 
 
-def next_steps(info: "RunInfo") -> list[tuple[str, str]]:
+def next_steps(info: RunInfo) -> list[tuple[str, str]]:
     """Say where the files of a run that has ended are, and what to type next."""
     lines = [("telemetry", str(info.telemetry_path))]
     if files := published(info):
@@ -381,22 +381,18 @@ def next_steps(info: "RunInfo") -> list[tuple[str, str]]:
     return [*lines, ("next", f"penstock report {info.called}")]
 
 
-def published(info: "RunInfo") -> int:
+def published(info: RunInfo) -> int:
     """Return how many files are in a run's output, but for those that nobody is to see yet."""
     return sum(path.is_file() and not path.name.startswith("_") for path in info.output_path.rglob("*"))
 
 
-def goes_on(info: "RunInfo") -> str:
+def goes_on(info: RunInfo) -> str:
     """Say from where a run that has ended could go on; empty where it has come to its end, or cannot."""
-    from penstock.model.errors import PenstockError
-    from penstock.runtime.storage.checkpoints import numbers, read_manifest
-    from penstock.runtime.storage.disk import Posix
-
     if info.config is None:
         return ""
     disk, folder = Posix(), str(info.checkpoints_path)
     there = numbers(disk, folder)
     for latest in there:
         with suppress(PenstockError, OSError):
-            return "" if read_manifest(disk, folder, latest).last else f"goes on from checkpoint {latest}"
-    return "" if there else "begins anew, no checkpoint was complete"
+            return "" if read_manifest(disk, folder, latest).last else f"resumes from checkpoint {latest}"
+    return "" if there else "starts again, as no checkpoint is complete"

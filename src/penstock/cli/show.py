@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from penstock.api.dataflow import Dataflow
+from penstock.cli.app_spec import promise
+from penstock.cli.drawing import draw, facts
+from penstock.cli.flows import both, find_flow, names_code, with_parameters
 from penstock.cli.inputs import (
     JsonOption,
     ParametersOption,
@@ -19,13 +23,16 @@ from penstock.cli.inputs import (
     refuse_svg,
 )
 from penstock.cli.inputs import cluster as find_cluster
-
-if TYPE_CHECKING:
-    from penstock.api.dataflow import Dataflow
-    from penstock.cli.planned_load import PlannedLoad
-    from penstock.model.cluster import Cluster
-    from penstock.model.plan import Plan
-    from penstock.model.topology import Application
+from penstock.cli.output import console, print_json, table, terminal_width
+from penstock.cli.planned_load import PlannedLoad, load_of_built_in, planned_load
+from penstock.cli.svg import svg as draw_svg
+from penstock.model.cluster import Cluster
+from penstock.model.errors import InvalidInput, UnknownName, nearest
+from penstock.model.files import load_any, write_whole
+from penstock.model.plan import Plan
+from penstock.model.topology import Application
+from penstock.workloads.applications import APPLICATIONS, application
+from penstock.workloads.clusters import CLUSTERS, cluster
 
 EXAMPLE = "penstock show plan.toml --svg plan.svg"
 
@@ -39,13 +46,13 @@ def show(
     thing: Annotated[
         str | None,
         typer.Argument(
-            help="An application, cluster or plan: a file (.toml, .json; .graph), a built-in name, or your code.",
+            help="An application, cluster or plan: a file (.toml, .json, .graph), a built-in name, or your code.",
             autocompletion=thing_names,
         ),
     ] = None,
     parameter: SetOption = None,
     parameters: ParametersOption = None,
-    svg: Annotated[Path | None, typer.Option(help="Draw it into this file, as SVG, instead.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Draw into this file (.svg) instead.")] = None,
     application: Annotated[
         str | None, typer.Option(help="The application of a plan; default: the built-in one of that name.")
     ] = None,
@@ -59,9 +66,6 @@ def show(
     A component's ×8 means that it has 8 tasks; a stream's ×10, that it carries 10 tuples per tuple of its source. With
     its application and cluster, a plan shows free slots, how busy machines and links are, and the bottleneck.
     """
-    from penstock.cli.flows import with_parameters
-    from penstock.cli.output import console, print_json, terminal_width
-
     if thing is None:
         _list_built_in(as_json)
         return
@@ -71,40 +75,25 @@ def show(
     refuse_svg(svg)
     load = _load(found, application, cluster)
     if svg is not None:
-        from penstock.cli.svg import svg as draw_svg
-        from penstock.model.files import write_whole
-
         write_whole(svg, draw_svg(found, load))
     if as_json:
-        from penstock.cli.drawing import facts
-
         print_json({_kind(found): found, "facts": facts(found)})
     elif svg is not None:
         console.print(f"drew {svg}", markup=False, soft_wrap=True)
     else:
-        from penstock.cli.drawing import draw
-
         for line in draw(found, terminal_width(), load):
             console.print(line, no_wrap=True, overflow="ignore", crop=False)
         if flow is not None:
-            from penstock.cli.app_spec import promise
-
             console.print(promise(flow), markup=False, soft_wrap=True)
 
 
-def _own_flow(text: str, parameters: Mapping[str, Any]) -> "Dataflow | None":
+def _own_flow(text: str, parameters: Mapping[str, Any]) -> Dataflow | None:
     """Return the dataflow of the user's that a text names, `module:object`; None where it names something else."""
-    from penstock.cli.flows import find_flow, names_code
-
     return find_flow(text, parameters=parameters) if names_code(text) else None
 
 
-def _find(text: str) -> "Application | Cluster | Plan":
+def _find(text: str) -> Application | Cluster | Plan:
     """Return what a file or a built-in name gives."""
-    from penstock.model.errors import UnknownName, nearest
-    from penstock.workloads.applications import APPLICATIONS, application
-    from penstock.workloads.clusters import CLUSTERS, cluster
-
     name = text.partition(":")[0]
     if name in APPLICATIONS and not is_file(text):
         return application(text)
@@ -118,23 +107,16 @@ def _find(text: str) -> "Application | Cluster | Plan":
     raise UnknownName("thing", f"no application, cluster or file (.toml, .json) is named {name!r}; {there}")
 
 
-def _checked(file: str) -> "Application | Cluster | Plan":
+def _checked(file: str) -> Application | Cluster | Plan:
     """Return what a file holds, refusing a plan with tuple policies that nobody knows."""
-    from penstock.model.files import load_any
-    from penstock.model.plan import Plan
-
     found = load_any(file)
     if isinstance(found, Plan):
         check_policies_in(found, file)
     return found
 
 
-def _load(thing: "Application | Cluster | Plan", application: str | None, cluster: str | None) -> "PlannedLoad | None":
+def _load(thing: Application | Cluster | Plan, application: str | None, cluster: str | None) -> PlannedLoad | None:
     """Return how busy everything is under a plan, where its application and cluster are known."""
-    from penstock.cli.inputs import both
-    from penstock.model.errors import InvalidInput
-    from penstock.model.plan import Plan
-
     given = {"application": application, "cluster": cluster}
     for name, text in given.items():
         if text is not None and not isinstance(thing, Plan):
@@ -143,22 +125,16 @@ def _load(thing: "Application | Cluster | Plan", application: str | None, cluste
             raise InvalidInput(name, f"expected both --application and --cluster, got one; add --{name}")
     if not isinstance(thing, Plan):
         return None
-    from penstock.cli.planned_load import load_of_built_in, planned_load
-
     if application is None or cluster is None:
         return load_of_built_in(thing)
     return planned_load(thing, *both(application, cluster))
 
 
-def _kind(thing: "Application | Cluster | Plan") -> str:
+def _kind(thing: Application | Cluster | Plan) -> str:
     return type(thing).__name__.lower()
 
 
 def _list_built_in(as_json: bool) -> None:
-    from penstock.cli.output import console, print_json, table
-    from penstock.workloads.applications import APPLICATIONS
-    from penstock.workloads.clusters import CLUSTERS
-
     listed = {
         "applications": {name: choice.summary for name, choice in APPLICATIONS.items()},
         "clusters": {name: choice.summary for name, choice in CLUSTERS.items()},
@@ -172,4 +148,4 @@ def _list_built_in(as_json: bool) -> None:
             rows.add_row(f"[bold]{name}[/]", summary)
         console.print(rows)
         console.print()
-    console.print("[dim]One of them, or a file: penstock show THING[/]")
+    console.print("[dim]Show one of them, or a file: penstock show THING[/]")

@@ -1,27 +1,25 @@
 """The start of a run on the terminal: what it waits for, notes and warnings."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Self
 
 import typer
+from rich.markup import escape
 
+from penstock.api.dataflow import Dataflow
+from penstock.cli.app_spec import promise
+from penstock.cli.follower import Interrupts
+from penstock.cli.output import console, errors
+from penstock.cli.run_plans import Plans
 from penstock.runtime.config import Changes
+from penstock.runtime.run import Run
+from penstock.startup.callbacks import StartCallbacks
+from penstock.startup.resume import AlreadyCompleted
+from penstock.startup.start import start
 
-if TYPE_CHECKING:
-    from penstock.api.dataflow import Dataflow
-    from penstock.cli.run_plans import Plans
-    from penstock.runtime.run import Run
 
-
-def start_run(
-    flow: "Dataflow", changes: Changes, plans: "Plans", runs: Path, resume: Path | None, *, quiet: bool
-) -> "Run":
+def start_run(flow: Dataflow, changes: Changes, plans: Plans, runs: Path, resume: Path | None, *, quiet: bool) -> Run:
     """Start the application and print what it waits for; Ctrl-C takes effect between two steps."""
-    from penstock.cli.follower import Interrupts
-    from penstock.cli.output import console
-    from penstock.startup.callbacks import StartCallbacks
-    from penstock.startup.resume import AlreadyCompleted
-    from penstock.startup.start import start
 
     def progress(text: str) -> None:
         if interrupts.count:
@@ -51,13 +49,11 @@ def start_run(
 class _StartDisplay:
     """Prints what the start of a run waits for, after the guarantees of the application."""
 
-    def __init__(self, flow: "Dataflow", quiet: bool) -> None:
-        from penstock.cli.output import errors
-
+    def __init__(self, flow: Dataflow, quiet: bool) -> None:
         self._flow, self._quiet, self._terminal, self._shown = flow, quiet, errors, ""
         self._spinner = errors.status(f"starting {flow.name}")
 
-    def __enter__(self) -> "_StartDisplay":
+    def __enter__(self) -> Self:
         if self._terminal.is_terminal and not self._quiet:
             self._spinner.start()
         return self
@@ -73,10 +69,6 @@ class _StartDisplay:
 
     def show_progress(self, text: str) -> None:
         """Show what the start waits for."""
-        from rich.markup import escape
-
-        from penstock.cli.app_spec import promise
-
         if self._quiet or text == self._shown:
             return
         if not self._shown:  # nothing was refused

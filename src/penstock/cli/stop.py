@@ -7,13 +7,19 @@ from typing import Annotated
 import typer
 
 from penstock.cli.inputs import JsonOption, RunArgument, RunsOption
+from penstock.cli.output import console, errors, print_json
+from penstock.cli.run_view import goes_on
+from penstock.runtime.control_socket import Drain, Stop, Unanswered, ask
+from penstock.runtime.storage.run_folder import find_running
 
 EXAMPLE = "penstock stop word-count-20250131-142501 --now"
 
 
 def stop(
     run: RunArgument = None,
-    now: Annotated[bool, typer.Option("--now", help="At once, as of the last checkpoint; it can be resumed.")] = False,
+    now: Annotated[
+        bool, typer.Option("--now", help="Stop at once, at the last checkpoint; the run can be resumed.")
+    ] = False,
     runs: RunsOption = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
@@ -23,10 +29,6 @@ def stop(
     after the last checkpoint is published; penstock run --resume continues from there. The command waits for the end;
     Ctrl-C stops the waiting only.
     """
-    from penstock.cli.output import console, errors, print_json
-    from penstock.cli.run_view import goes_on
-    from penstock.runtime.control_socket import Drain, Stop, Unanswered, ask
-    from penstock.runtime.storage.run_folder import find_running
 
     def say() -> None:
         if not as_json:

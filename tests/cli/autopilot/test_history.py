@@ -65,7 +65,7 @@ def test_the_picture_says_what_its_lines_and_marks_are(penstock: Penstock, folde
 
 def test_latency_is_not_drawn_where_none_was_seen() -> None:
     readings = [Reading(at=at, seconds=1.0, count=9, mean_s=0.1, p99_s=0.2) for at in (1.0, 2.0, 13.0, 14.05, 15.05)]
-    readings.insert(4, Reading(at=15.0, seconds=1.0))  # nothing came to its end
+    readings.insert(4, Reading(at=15.0, seconds=1.0))  # no tuple was completed
     readings.append(Reading(at=27.0, seconds=11.95, count=9, mean_s=0.3, p99_s=0.4))  # which covers a long decision
     found = [[reading.at for reading in stretch] for stretch in stretches(readings)]
     assert found == [[1.0, 2.0], [13.0, 14.05], [15.05], [27.0]]
@@ -111,7 +111,7 @@ def test_explain_shows_inputs_alternatives_and_why(penstock: Penstock, folder: P
     assert "to act, predicted gain" in ran.out
     assert "stay" in ran.out
     assert "★" in ran.out
-    assert "made again, it is another" not in ran.out
+    assert "recomputed, it differs" not in ran.out
 
 
 def test_explain_says_what_another_policy_would_have_decided(penstock: Penstock, folder: Path) -> None:
@@ -148,5 +148,5 @@ def test_explain_says_why_a_decision_may_be_another_when_it_is_made_again(pensto
     (folder / LEDGER).write_text(text.replace('"gain":', '"gain":1e-3,"was":', 1).replace('"cost_s":', '"cost_s":9', 1))
     ran = penstock("autopilot", "explain", 1, "--run", folder)
     assert ran.code == 0, ran.err
-    assert "made again, it is another" in ran.out
+    assert "recomputed, it differs" in ran.out
     assert "likely cause: local-search searches for 0.5 s" in ran.out

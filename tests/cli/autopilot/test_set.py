@@ -106,11 +106,11 @@ def test_run_refuses_models_of_another_application_where_it_is_resumed(
 @pytest.mark.parametrize(
     ("policy", "objective", "told"),
     [
-        ("predictive", None, "predictive has no latency models and decides by the estimate of network delay"),
+        ("predictive", None, "predictive has no latency models and uses the estimate of network delay"),
         (
             "predictive-search",
             "traffic",
-            "predictive-search has no latency models and decides by the estimate of traffic",
+            "predictive-search has no latency models and uses the estimate of traffic",
         ),
         ("local-search", None, ""),
     ],
@@ -121,14 +121,14 @@ def test_run_warns_of_a_predictive_policy_without_models(
     words = application("word-count")
     piloting(policy, False, None, None, None, None, application=words, sample_tps=None, objective=objective)
     heard = capsys.readouterr().err
-    assert heard == (f"warning: {told}; name their file with --model\n" if told else "")
+    assert heard == (f"warning: {told}; add their file with --model\n" if told else "")
 
 
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--shadow",), "error: shadow: expected --autopilot POLICY beside --shadow, got none; name one"),
-        (("--max-moves", 3), "error: max-moves: expected --autopilot POLICY beside --max-moves, got none; name one"),
+        (("--shadow",), "error: shadow: expected --autopilot POLICY with --shadow, got none; name one"),
+        (("--max-moves", 3), "error: max-moves: expected --autopilot POLICY with --max-moves, got none; name one"),
         (("--autopilot", "x"), "error: policy: no policy is named 'x'"),
         (("--autopilot", "flink", "--threshold", "much"), "error: threshold: expected a share such as 5% or 0.05"),
         (("--autopilot", "flink", "--interval", 0), "error: interval: expected a number > 0, got 0"),

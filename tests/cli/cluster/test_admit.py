@@ -76,6 +76,18 @@ def test_a_refusal_names_the_binding_element_and_a_change_that_would_admit_it_an
     assert penstock("cluster", "admit", *FACES, "--as", "more", "--rate", best["after"], "--book", admitted).code == 0
 
 
+def test_parameters_of_the_application_are_kept_in_the_book(penstock: Penstock, book: Path, tmp_path: Path) -> None:
+    file = tmp_path / "parameters.json"
+    file.write_text('{"splitters": 3, "sources": 5}')
+    common = ("cluster", "admit", "word-count", "star-8", "--best-effort", "--as", "words", "--book", book)
+    assert penstock(*common, "--set", "sources=2", "--parameters", file).code == 0
+    (booking,) = BookFile(book).load().bookings
+    assert booking.given == "word-count:splitters=3,sources=2"
+    assert [booking.application[name].parallelism for name in ("source", "split")] == [2, 3]
+    refused = penstock("cluster", "admit", "words", "--again", "--set", "sources=3", "--book", book)
+    assert refused.err.startswith("error: set: expected none with --again")
+
+
 def test_a_dry_run_changes_nothing(penstock: Penstock, book: Path) -> None:
     ran = penstock("cluster", "admit", *FACES, "field-and-cloud", "--rate", 0.1, "--dry-run", "--book", book)
     assert ran.code == 0
@@ -157,7 +169,7 @@ def test_an_application_that_gets_nothing_is_named_and_found_other_paths_by_anot
 ) -> None:
     where = BookFile(admitted).load()["two"].paths[0].plan.tasks["denoise"][0].partition("/")[0]
     ran = penstock("cluster", "fail", where, "--book", admitted)
-    assert "two gets nothing; penstock cluster admit two --again looks for other paths" in ran.out
+    assert "two gets nothing; penstock cluster admit two --again searches for other paths" in ran.out
     again = penstock("cluster", "admit", "two", "--again", "--policy", "greedy-sorted", "--book", admitted)
     assert "paths by greedy-sorted" in again.out
     assert rates(penstock, admitted)["two"] > 0
@@ -202,7 +214,7 @@ def test_mistakes_are_told_in_a_line_and_leave_the_book(penstock: Penstock, admi
         (("cluster", "admit", *FACES, "star-8", "--as", "x", "--book", admitted), "which is another cluster"),
         (
             ("cluster", "admit", *FACES, "--as", "x", "--rate", -1, "--book", admitted),
-            "rate: expected source tuples a second > 0, got -1",
+            "rate: expected source tuples per second > 0, got -1",
         ),
         (
             ("cluster", "admit", *FACES, "--as", "x", "--rate", 1, "--availability", 2, "--book", admitted),
@@ -225,8 +237,8 @@ def test_mistakes_are_told_in_a_line_and_leave_the_book(penstock: Penstock, admi
             ("cluster", "admit", *FACES, "--as", "x", "--policy", "best", "--book", admitted),
             "no policy is named 'best'",
         ),
-        (("cluster", "admit", "one", "--again", "--priority", 3, "--book", admitted), "expected none beside --again"),
-        (("cluster", "admit", "one", "--again", "--seed", 0, "--book", admitted), "seed: expected none beside --again"),
+        (("cluster", "admit", "one", "--again", "--priority", 3, "--book", admitted), "expected none with --again"),
+        (("cluster", "admit", "one", "--again", "--seed", 0, "--book", admitted), "seed: expected none with --again"),
         (("cluster", "release", "nobody", "--book", admitted), "the book has none named 'nobody'"),
         (("cluster", "priority", "face-detection", 2, "--book", admitted), "has a guaranteed rate and no priority"),
         (("cluster", "fail", "mars", "--book", admitted), "has no machine, switch or link 'mars'; there are cloud"),
@@ -450,8 +462,8 @@ def test_a_description_that_changed_under_the_book_is_told_with_what_differs(
     cluster.write_text(text.replace("speed=4", "speed=5", 1) + "[[machines]]\nname='c'\n")
     ran = penstock("cluster", "admit", *asked, "--as", "more", "--rate", 0.01)
     assert ran.code == 2
-    assert "is not as it was when" in ran.err
-    assert "a, c differ; name no cluster to go on with the book's own" in ran.err
+    assert "differs from the cluster of" in ran.err
+    assert "a, c differ; name no cluster to keep the book's own" in ran.err
     assert ran.err.count("\n") == 1
     assert book.read_bytes() == before
     assert penstock("cluster", "admit", "face-detection", "--book", book, "--as", "more", "--rate", 0.01).code == 0

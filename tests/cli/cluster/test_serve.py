@@ -53,7 +53,7 @@ def test_refuses_a_book_that_is_damaged(penstock: Callable[..., Ran], tmp_path: 
 def test_finds_the_dataflow_that_the_command_line_named() -> None:
     assert _flow(booking("word-count:sources=2")).application.components[0].parallelism == 2
     assert _flow(booking("face-detection", guaranteed_tps=0.25)).application.offered_tps == pytest.approx(0.25)
-    with pytest.raises(InvalidInput, match="does not say which program"):
+    with pytest.raises(InvalidInput, match="does not name the program"):
         _flow(booking(""))
 
 

@@ -65,9 +65,7 @@ def test_an_exploration_that_has_not_ended_is_told(
     explored.mkdir()
     for number in range(2):
         (explored / f"explore-00{number}.parquet").write_bytes(b"PAR1")
-    told = (
-        "has no placements.json, its exploration goes on or was killed; only the 2 placements that it has written are"
-    )
+    told = "has no placements.json, its exploration is running or was killed; only the 2 placements that it has written"
     with locked(output):  # so that no tables need be made
         ran = penstock("models", "tables", "--input", explored, "--output", output)
         (explored / "placements.json").write_text("{}")

@@ -60,7 +60,7 @@ def test_a_dry_run_only_says_what_would_change(penstock: Penstock, run: Served, 
 
 def test_an_equal_plan_changes_nothing(penstock: Penstock, run: Served) -> None:
     ran = penstock("runs", "apply", run.info.plan_path, "--run", run.info.path)
-    assert ran.out.startswith("nothing to change: all 6 tasks are where ")
+    assert ran.out.startswith("nothing to change: all 6 tasks are already where ")
     assert run.handle.applied == []
 
 

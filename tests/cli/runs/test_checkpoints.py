@@ -62,7 +62,7 @@ def test_one_that_is_missing_a_file_or_cut_short_is_damaged(penstock: Penstock, 
 
 def test_one_under_way_is_told_of(penstock: Penstock, info: RunInfo) -> None:
     Path(checkpoints.folder_of(place(info), 13)).mkdir()
-    assert "13 is not complete: under way, or given up\n" in penstock("runs", "checkpoints", info.path).out
+    assert "13 is not complete: in progress, or aborted\n" in penstock("runs", "checkpoints", info.path).out
     assert json.loads(penstock("runs", "checkpoints", info.path, "--json").out)["incomplete"] == [13]
 
 

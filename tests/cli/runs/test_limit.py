@@ -43,13 +43,13 @@ def test_finds_the_latest_run(penstock: Penstock, run: Served) -> None:
 @pytest.mark.parametrize(
     ("rates", "problem"),
     [
-        (["fast"], "rate: expected tuples a second ≥ 0, or none for no limit, got 'fast'"),
-        (["in=fast"], "rate: expected tuples a second ≥ 0, or none for no limit, got 'in=fast'"),
-        (["in=1", "2"], "rate: expected SOURCE=RATE where there are several, got '2'"),
+        (["fast"], "rate: expected tuples per second ≥ 0, or none for no limit, got 'fast'"),
+        (["in=fast"], "rate: expected tuples per second ≥ 0, or none for no limit, got 'in=fast'"),
+        (["in=1", "2"], "rate: expected SOURCE=RATE, as there are several, got '2'"),
         (["in=1", "in=2"], "rate: 'in' has one already, got 'in=2' too"),
         (["split=1"], "limits: no source is named 'split'; there are in"),
-        (["in=nan"], "rate: expected tuples a second ≥ 0, or none for no limit, got 'in=nan'"),
-        (["in=-1"], "rate: expected tuples a second ≥ 0, or none for no limit, got 'in=-1'"),
+        (["in=nan"], "rate: expected tuples per second ≥ 0, or none for no limit, got 'in=nan'"),
+        (["in=-1"], "rate: expected tuples per second ≥ 0, or none for no limit, got 'in=-1'"),
     ],
 )
 def test_refuses_what_is_no_limit(penstock: Penstock, run: Served, rates: list[str], problem: str) -> None:
@@ -70,11 +70,11 @@ def test_says_what_a_limit_is_worth_where_a_book_says_the_rate(penstock: Penstoc
     write_state(book, ReconcilerState(pid=os.getpid(), at=0.0, version=1, paths=(path,)))
     lower = penstock("runs", "limit", run.info.path, "5").out
     assert (
-        "penstock cluster serve runs this for words, booked 8.00/s: what is lower stands until this run ends" in lower
+        "penstock cluster serve runs this for words, booked 8.00/s: a lower limit is kept until this run ends" in lower
     )
     for rate in ("9", "none"):
-        assert "what is higher is taken back" in penstock("runs", "limit", run.info.path, rate).out
-    assert penstock("runs", "limit", run.info.path, "8").out.endswith("booked 8.00/s: it goes with the book\n")
+        assert "a higher limit is reset" in penstock("runs", "limit", run.info.path, rate).out
+    assert penstock("runs", "limit", run.info.path, "8").out.endswith("booked 8.00/s: it follows the book\n")
     assert json.loads(penstock("runs", "limit", run.info.path, "5", "--json").out) == {"in": 5.0}
 
 
@@ -82,9 +82,9 @@ def test_says_of_each_source_what_its_limit_is_worth() -> None:
     sources = {"cameras": 20.0, "logs": 5.0, "meters": 5.0}
     path = PathState(application="words", number=0, phase=Phase.RUNNING, booked_tps=30.0, sources=sources)
     mixed = operated(path, {"cameras": 2.0, "logs": 6.0})  # together less than is booked, and meters without a limit
-    assert "what is lower (cameras, booked 20.0/s) stands until this run ends" in mixed
-    assert "what is higher (logs, booked 5.00/s, meters, booked 5.00/s) is taken back" in mixed
+    assert "a lower limit (cameras, booked 20.0/s) is kept until this run ends" in mixed
+    assert "a higher limit (logs, booked 5.00/s, meters, booked 5.00/s) is reset" in mixed
     more = operated(path, {"cameras": 30.0, "logs": 4.0, "meters": 5.0})  # together more than is booked
-    assert "what is lower (logs, booked 5.00/s) stands" in more
-    assert "what is higher (cameras, booked 20.0/s) is taken back" in more
-    assert operated(path, sources).endswith("booked 30.0/s: it goes with the book")
+    assert "a lower limit (logs, booked 5.00/s) is kept" in more
+    assert "a higher limit (cameras, booked 20.0/s) is reset" in more
+    assert operated(path, sources).endswith("booked 30.0/s: it follows the book")

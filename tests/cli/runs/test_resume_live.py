@@ -100,7 +100,7 @@ def test_a_killed_driver_is_resumed_with_nothing_lost_or_doubled(
     assert f"penstock run --resume {info.path}" in ran.out
 
     again = terminal("run", "--resume", info.run, "--duration", 2)
-    again.until(f"run {info.run} goes on from checkpoint ")
+    again.until(f"run {info.run} continues from checkpoint ")
     ended = again.end()
     assert ended.code == 0, ended.err
     found = published(info)
@@ -121,7 +121,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_one_that_was_stopped_at_once_go
     run, info = begin(terminal, tmp_path)
     ran = penstock("stop", info.path, "--now")
     assert f"has ended; next: penstock run --resume {info.path}" in ran.out
-    assert "goes on from checkpoint" in run.end().out
+    assert "resumes from checkpoint" in run.end().out
     last = max(numbers(Posix(), str(info.checkpoints_path)))
     damage(info, last, read_manifest(Posix(), str(info.checkpoints_path), last).tasks[0].file)
 
@@ -129,6 +129,6 @@ def test_a_damaged_checkpoint_is_passed_over_and_one_that_was_stopped_at_once_go
     ended = again.end()
     assert ended.code == 0, ended.err
     assert f"warning: checkpoint {last} cannot be used: " in ended.err
-    assert f"goes on from checkpoint {last - 1}, " in ended.err
+    assert f"continues from checkpoint {last - 1}, " in ended.err
     found = published(info)
     assert found == truth(sum(found.values()) // 5)

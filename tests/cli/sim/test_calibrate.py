@@ -92,6 +92,7 @@ def test_gives_back_what_emulated_machines_take(penstock: Callable[..., Ran], tm
             "master: expected local[n], spark://host:port, yarn or k8s://…, got 'here'",
         ),
         (["word-count", "--policy", "best"], "'best'"),
+        (["word-count", "--set", "colour=red"], "no parameter is named 'colour'"),
         (["word-count", "--application", "other"], "application: has no meaning for an application"),
         ([], "run: there is none in "),
     ],

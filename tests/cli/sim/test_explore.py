@@ -29,6 +29,19 @@ def inputs(tmp_path: Path) -> tuple[Path, Path]:
     return application, cluster
 
 
+def test_the_application_takes_parameters(
+    penstock: Callable[..., Ran], inputs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    named = ("word-count", inputs[1], "--set", "splitters=2")
+    ran = penstock("sim", "explore", *named, *SHORT, "--output", out, "--rates", "50:60")
+    assert ran.code == 0, ran.err
+    index = json.loads((out / "placements.json").read_text())
+    assert index["application"] == "word-count:splitters=2"
+    ran = penstock("sim", "explore", "--run", "latest", "--set", "splitters=2", "--output", tmp_path / "live")
+    assert ran.err.startswith("error: set: a run has its parameters")
+
+
 def test_writes_telemetry_and_an_index(penstock: Callable[..., Ran], inputs: tuple[Path, Path], tmp_path: Path) -> None:
     out = tmp_path / "out"
     ran = penstock("sim", "explore", *inputs, *SHORT, "--output", out, "--rates", "50:60", "--seed", 4)
@@ -62,12 +75,12 @@ def test_charges_measured_costs(penstock: Callable[..., Ran], inputs: tuple[Path
         (["word-count", "li-10", "--window", 0], "window: expected a number > 0"),
         (["word-count", "li-10", "--settle", "inf"], "settle: expected a number ≥ 0, got inf; choose another --settle"),
         (["word-count", "li-10", "--rates", "1e6:1e7"], "rates: none of 200 random placements"),
-        (["word-count", "li-10", "--rates", "9:3"], "rates: expected LOW:HIGH, tuples a second, such as 500:2000"),
+        (["word-count", "li-10", "--rates", "9:3"], "rates: expected LOW:HIGH, tuples per second, such as 500:2000"),
         (["word-count", "li-10", "--run", "latest"], "run: expected APP and CLUSTER or --run"),
         (["word-count", "li-10", "--most-latency", 9], "--most-latency: is for --run"),
         (["word-count", "li-10", "--moves", 2], "moves: is for --run, nothing moves on the twin; leave --moves out"),
-        (["--run", "latest", "--sample", 2], "sample: is for the twin, a run follows as many tuples as"),
-        (["--run", "latest", "--rates", "1:2"], "rates: a run's load is what comes to it"),
+        (["--run", "latest", "--sample", 2], "sample: is for the twin; a run traces as many tuples as"),
+        (["--run", "latest", "--rates", "1:2"], "rates: a run's load is what arrives"),
         (["word-count", "li-10"], "rate_tps: 'word-count' declares no load"),
         (["word-count", "li-10", "--costs", "none.toml"], "none.toml: cannot be read"),
         (["--run", "latest"], "run: there is none in "),
@@ -103,7 +116,7 @@ def test_one_that_ends_early_has_an_index_of_what_was_tried(
     assert index.stopped == told
     assert sorted(index.runs) == sorted(path.stem for path in out.glob("*.parquet")) == ["explore-000", "explore-001"]
     _conclude(index, out / "placements.json")
-    assert capsys.readouterr().out.splitlines()[-1] == f"it ended early: {told}"
+    assert capsys.readouterr().out.splitlines()[-1] == f"ended early: {told}"
 
 
 def test_says_how_to_go_on_with_the_windows_that_placements_were_held_for(
@@ -117,7 +130,7 @@ def test_says_how_to_go_on_with_the_windows_that_placements_were_held_for(
 @pytest.mark.parametrize(
     ("left", "told"),
     [
-        ("", "it ended early: the run has ended; tasks are where they were"),
+        ("", "ended early: the run has ended; all tasks are back where they were"),
         ("its placement was not restored: the run has ended", "the run has ended; its placement was not restored"),
     ],
 )
@@ -130,6 +143,6 @@ def test_says_truly_whether_tasks_are_where_they_were(
     )  # fmt: skip
     _conclude(index, None)
     printed = capsys.readouterr().out
-    assert "0 placements of a on c, live; nothing is written\n" in printed
+    assert "0 placements of a on c, live; nothing was written\n" in printed
     assert told in printed
-    assert ("tasks are where they were" in printed) == (not left)
+    assert ("all tasks are back where they were" in printed) == (not left)

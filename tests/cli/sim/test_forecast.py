@@ -66,7 +66,7 @@ def test_a_recordings_own_interval_is_the_slot_however_it_is_named(penstock: Pen
         assert (series.slot, series.interval, series.interpolated) == (slot, slot, False)
         assert len(series.counts) == len(rows)
     finer = penstock("sim", "forecast", f"replay:path={path},slot=1", "--forecaster", "ewma", "--slots", 500)
-    assert "it counts by 300 s; within that, tuples are taken to come evenly" in " ".join(finer.out.split())
+    assert "it counts by 300 s; within that, arrivals are assumed to be even" in " ".join(finer.out.split())
 
 
 def test_all_stands_for_every_forecaster_that_is_not_named_beside_it(penstock: Penstock, trace: Path) -> None:
@@ -102,7 +102,7 @@ def test_draws_a_picture_of_all_traces(penstock: Penstock, trace: Path, tmp_path
     [
         (("missing.csv",), "missing.csv: cannot be read, no such file"),
         (("bad.csv",), "bad.csv: line 3: count: expected"),
-        (("poison:rate=0.8",), "no file and no arrival process is named 'poison:rate=0.8'; there are the processes"),
+        (("poison:rate=0.8",), "no file and no arrival process is named 'poison:rate=0.8'; the processes are"),
         (("poisson",), "arrivals.poisson.rate: missing; add rate=VALUE"),
         (("poisson:rate=8", "--lead", "0"), "--lead: expected a number ≥ 1, got '0'"),
         (("poisson:rate=8", "--slots", "20", "--lead", "20"), "lead: expected fewer than the 20 slots"),

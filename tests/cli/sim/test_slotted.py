@@ -105,7 +105,7 @@ def test_an_even_split_that_is_too_much_for_a_slow_machine_is_told(penstock: Pen
         "--arrivals", "poisson:rate=2300", "--slots", "600",
     )  # fmt: skip
     assert "an even split uses up component 'database' at 1,91" in ran.out
-    assert "only routings that look at load can keep up" in ran.out
+    assert "only routings that use the load can keep up" in ran.out
     assert "potus-plus ★" in ran.out
 
 
@@ -200,7 +200,7 @@ def test_tuples_that_are_served_before_they_come_can_be_drawn(penstock: Penstock
         (["--arrivals", "nowhere.csv"], "arrivals: no file and no process is named 'nowhere.csv'; there are"),
         (
             ["--forecaster", "kalman", "--look-ahead", "0"],
-            "--look-ahead: expected 1 slot or more beside --forecaster kalman, got 0",
+            "--look-ahead: expected 1 slot or more with --forecaster kalman, got 0",
         ),
         (["--plot", "picture.gif"], "expected a name that ends in .png, .svg, .pdf"),
     ],
@@ -289,7 +289,7 @@ def test_says_so_where_other_than_the_rate_asked_for_came(penstock: Penstock, tm
         ).out
     )
     assert answer["load"]["offered_tps"] < 120  # the beginning of the trace
-    assert "500.0/s were asked for: the rate is a mean over a longer time; add --slots" in answer["notes"][0]
+    assert "500.0/s were requested: the rate is a mean over a longer time; add --slots" in answer["notes"][0]
 
 
 def test_phantoms_count_where_more_comes_than_can_be_carried(penstock: Penstock) -> None:

@@ -1,14 +1,19 @@
 """`penstock autopilot explain`: why the autopilot decided as it did, and what another policy would have decided."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from penstock.autopilot.ledger import Decision, Episode, Inputs, LedgerContents, TaskMove
+from penstock.autopilot.replay import likely_cause, model_changed, replay
+from penstock.cli.autopilot.history import open_ledger, percent, realised
+from penstock.cli.formatting import plural
 from penstock.cli.inputs import JsonOption, RunOption, RunsOption, policy_names
-
-if TYPE_CHECKING:
-    from penstock.autopilot.ledger import Decision, Episode, Inputs, LedgerContents, TaskMove
+from penstock.cli.output import console, number, print_json, table
+from penstock.cli.run_view import clock
+from penstock.estimate.evaluator import UNSUSTAINED
+from penstock.model.errors import InvalidInput, UnknownName, choices
 
 EXAMPLE = "penstock autopilot explain last --policy r-storm --policy t-storm"
 MOST_MOVES = 12  # that are listed
@@ -16,13 +21,13 @@ MOST_MOVES = 12  # that are listed
 
 def explain(
     decision: Annotated[
-        str, typer.Argument(metavar="DECISION", help="Its number in penstock autopilot history, or last.")
+        str, typer.Argument(metavar="DECISION", help="The decision's number in penstock autopilot history, or last.")
     ],
     run: RunOption = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="Say what this policy would have decided on the same inputs; repeat for more.",
+            help="Also print what this policy would have decided on the same inputs; repeatable.",
             autocompletion=policy_names,
         ),
     ] = None,
@@ -34,10 +39,6 @@ def explain(
     The decision is recomputed from the ledger. If the result differs from the recorded one, the likely cause is
     printed: another file of latency models, or a policy that searches for as long as it has time.
     """
-    from penstock.autopilot.replay import model_changed, replay
-    from penstock.cli.autopilot.history import open_ledger
-    from penstock.cli.output import print_json
-
     _, book = open_ledger(run, runs)
     episode = find(book, decision)
     again = replay(episode)
@@ -51,25 +52,18 @@ def explain(
     _print_others(episode, again, others, same)
 
 
-def find(book: "LedgerContents", text: str) -> "Episode":
+def find(book: LedgerContents, text: str) -> Episode:
     """Return the decision of a number."""
-    from penstock.model.errors import InvalidInput, UnknownName, choices
-
     known = {str(one.decision.number): one for one in book.episodes}
     if not known:
-        raise InvalidInput("decision", "nothing has been decided in this run yet; wait, or name another --run")
+        raise InvalidInput("decision", "no decision in this run yet; wait, or name another --run")
     found = known.get(list(known)[-1] if text == "last" else text)
     if found is None:
         raise UnknownName("decision", f"there is none numbered {text!r}; there are {choices(known)}")
     return found
 
 
-def _print(episode: "Episode") -> None:
-    from penstock.cli.autopilot.history import percent, realised
-    from penstock.cli.formatting import plural
-    from penstock.cli.output import console, number
-    from penstock.cli.run_view import clock
-
+def _print(episode: Episode) -> None:
     made, outcome = episode.decision, episode.outcome
     inputs, guard = made.inputs, made.inputs.guard
     most = plural(guard.max_moves, "move")
@@ -77,13 +71,13 @@ def _print(episode: "Episode") -> None:
     rates = ", ".join(f"{name} {number(rate)}/s" for name, rate in inputs.rates.items())
     means = ", ".join(f"{1e3 * (reading.mean_s or 0.0):.3g}" for reading in inputs.readings)
     lines = [
-        ("when", f"{made.time}, {clock(made.at)} after the beginning"),
+        ("when", f"{made.time}, {clock(made.at)} after the start"),
         ("load", f"{rates}; busiest {_busiest(made)}"),
         ("latency", f"{1e3 * made.before_s:.3g} ms, the mean of {means}"),
         ("scored by", scored_by(inputs)),
         ("decided", ("to act, " if made.acts else "not to act, ") + made.reason),
         ("guard", f"threshold {guard.threshold:.1%}, at most {most}, {1e3 * made.cost_s:.3g} ms cost"),
-        ("bound", f"{1e3 * made.bound_s:.3g} ms, above which it is taken back within {guard.measuring_s:g} s"),
+        ("bound", f"{1e3 * made.bound_s:.3g} ms, above which it is rolled back within {guard.measuring_s:g} s"),
     ]
     if made.predicted_s is not None:
         lines.append(("predicted", f"{1e3 * made.predicted_s:.3g} ms"))
@@ -98,7 +92,7 @@ def _print(episode: "Episode") -> None:
     _print_alternatives(made)
 
 
-def scored_by(inputs: "Inputs") -> str:
+def scored_by(inputs: Inputs) -> str:
     """Say what placements were scored by: an estimate, or latency models and loads."""
     if not inputs.model:
         return f"the estimate of {inputs.objective}"
@@ -106,7 +100,7 @@ def scored_by(inputs: "Inputs") -> str:
     return f"{inputs.model}, by the loads that tasks were {'seen to have' if observed else 'declared to have'}"
 
 
-def _busiest(made: "Decision") -> str:
+def _busiest(made: Decision) -> str:
     cpu = made.inputs.readings[-1].cpu
     if not cpu:
         return "not known"
@@ -114,9 +108,7 @@ def _busiest(made: "Decision") -> str:
     return f"{name} at {cpu[name]:.0%}"
 
 
-def _print_moves(moves: "list[TaskMove]") -> None:
-    from penstock.cli.output import console, table
-
+def _print_moves(moves: list[TaskMove]) -> None:
     if not moves:
         return
     rows = table("task", "from", "to", left=("from", "to"))
@@ -127,11 +119,7 @@ def _print_moves(moves: "list[TaskMove]") -> None:
         console.print(f"and {len(moves) - MOST_MOVES} more")
 
 
-def _print_alternatives(made: "Decision") -> None:
-    from penstock.cli.autopilot.history import percent
-    from penstock.cli.output import console, number, table
-    from penstock.estimate.evaluator import UNSUSTAINED
-
+def _print_alternatives(made: Decision) -> None:
     if not made.alternatives:
         return
     rows = table("alternative", "moves", "score", "gain")
@@ -143,17 +131,13 @@ def _print_alternatives(made: "Decision") -> None:
     console.print(rows)
 
 
-def _print_others(episode: "Episode", again: "Decision", others: "list[Decision]", same: bool) -> None:
-    from penstock.autopilot.replay import likely_cause, model_changed
-    from penstock.cli.autopilot.history import percent
-    from penstock.cli.output import console, table
-
+def _print_others(episode: Episode, again: Decision, others: list[Decision], same: bool) -> None:
     if not same:
-        told = f"made again, it is another: {again.reason}"
+        told = f"recomputed, it differs: {again.reason}"
         cause = likely_cause(episode.decision)
         console.print(f"{told}; likely cause: {cause}", style="yellow", markup=False, soft_wrap=True)
     elif changed := model_changed(episode.decision):
-        console.print(f"made again, it is the same, but {changed}", style="yellow", markup=False, soft_wrap=True)
+        console.print(f"recomputed, it is the same, but {changed}", style="yellow", markup=False, soft_wrap=True)
     if not others:
         return
     rows = table("policy", "moves", "gain", "would act", "why", left=("would act", "why"))

@@ -1,15 +1,17 @@
 """`penstock autopilot history`: what a run's autopilot decided, and what became of it."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from penstock.cli.inputs import JsonOption, RunArgument, RunsOption
-
-if TYPE_CHECKING:
-    from penstock.autopilot.ledger import Episode, LedgerContents
-    from penstock.runtime.storage.run_folder import RunInfo
+from penstock.autopilot.ledger import LEDGER, Episode, LedgerContents, read_ledger
+from penstock.cli.formatting import plural
+from penstock.cli.inputs import JsonOption, RunArgument, RunsOption, refuse_outputs
+from penstock.cli.output import console, errors, print_json, table
+from penstock.cli.run_view import clock, milliseconds
+from penstock.runtime.storage.run_folder import RunInfo, alive, find
 
 EXAMPLE = "penstock autopilot history --plot latency.png"
 STYLES = {"kept": "green", "rolled back": "yellow", "failed": "red", "void": "yellow", "stuck": "red"}
@@ -18,7 +20,7 @@ STYLES = {"kept": "green", "rolled back": "yellow", "failed": "red", "void": "ye
 def history(
     run: RunArgument = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw latency over time, decisions marked: a .png, .svg or .pdf.")
+        Path | None, typer.Option(help="Draw latency over time with the decisions (.png, .svg, .pdf).")
     ] = None,
     runs: RunsOption = Path("runs"),
     as_json: JsonOption = False,
@@ -27,13 +29,10 @@ def history(
 
     Predicted and realised are changes of the mean latency, in percent of the latency before.
     """
-    from penstock.cli.inputs import refuse_outputs
-    from penstock.cli.output import print_json
-
     refuse_outputs(None, plot)
     info, book = open_ledger(run, runs)
     if plot is not None:
-        from penstock.cli.autopilot.history_plots import plot_history
+        from penstock.cli.autopilot.history_plots import plot_history  # imports matplotlib
 
         plot_history(book, f"{info.application}: {info.run}", plot)
     if as_json:
@@ -43,14 +42,8 @@ def history(
         _print(book, info, plot)
 
 
-def open_ledger(run: str | None, runs: Path) -> "tuple[RunInfo, LedgerContents]":
+def open_ledger(run: str | None, runs: Path) -> tuple[RunInfo, LedgerContents]:
     """Return a run and its ledger; say on the terminal which of its lines could not be read."""
-    from dataclasses import replace
-
-    from penstock.autopilot.ledger import LEDGER, read_ledger
-    from penstock.cli.output import errors
-    from penstock.runtime.storage.run_folder import alive, find
-
     info = find(run, runs)
     book = replace(read_ledger(info.path / LEDGER), ended=info.ended is not None or not alive(info.pid))
     for problem in book.problems:
@@ -58,7 +51,7 @@ def open_ledger(run: str | None, runs: Path) -> "tuple[RunInfo, LedgerContents]"
     return info, book
 
 
-def realised(episode: "Episode") -> float | None:
+def realised(episode: Episode) -> float | None:
     """Return the relative change of latency that was measured; None: none was."""
     outcome = episode.outcome
     if outcome is None or outcome.realised_s is None:
@@ -71,14 +64,10 @@ def percent(change: float | None) -> str:
     return "-" if change is None else f"{change:+.1%}"
 
 
-def _print(book: "LedgerContents", info: "RunInfo", plot: Path | None) -> None:
-    from penstock.cli.formatting import plural
-    from penstock.cli.output import console, table
-    from penstock.cli.run_view import clock, milliseconds
-
+def _print(book: LedgerContents, info: RunInfo, plot: Path | None) -> None:
     episodes = book.episodes
     if not episodes:
-        console.print(f"run {info.run}: nothing has been decided yet", markup=False, soft_wrap=True)
+        console.print(f"run {info.run}: no decision yet", markup=False, soft_wrap=True)
         return
     rows = table(
         "decision",

@@ -2,17 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from matplotlib import pyplot
+from matplotlib.axes import Axes
 
+from penstock.autopilot.control_target import Reading
+from penstock.autopilot.ledger import Episode, LedgerContents
 from penstock.cli.plots import BAR, BEST, GREY, save_figure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from penstock.autopilot.control_target import Reading
-    from penstock.autopilot.ledger import Episode, LedgerContents
 
 COLOURS = {"kept": "#3a8f5c", "rolled back": BEST, "shadow": GREY}
 QUIET = ("held",)  # decisions to leave all as it is, marked on the axis only
@@ -20,7 +16,7 @@ BOUND = "bound, while judged"
 APART = 2.0  # times as long as the shorter of two readings, from which on what lies between them was not seen
 
 
-def plot_history(book: "LedgerContents", title: str, path: Path) -> None:
+def plot_history(book: LedgerContents, title: str, path: Path) -> None:
     """Draw the mean and the 99th percentile of every reading, the bound of every change, and what became of it."""
     figure, axis = pyplot.subplots(figsize=(9, 4))
     _draw_readings(axis, book.readings)
@@ -50,7 +46,7 @@ def plot_history(book: "LedgerContents", title: str, path: Path) -> None:
     save_figure(figure, path)
 
 
-def _draw_readings(axis: "Axes", readings: "Sequence[Reading]") -> None:
+def _draw_readings(axis: Axes, readings: Sequence[Reading]) -> None:
     for number, stretch in enumerate(stretches(readings)):
         times = [reading.at for reading in stretch]
         lone = "." if len(stretch) == 1 else ""  # a line of one reading would not be seen
@@ -61,7 +57,7 @@ def _draw_readings(axis: "Axes", readings: "Sequence[Reading]") -> None:
         axis.plot(times, mean, marker=lone, color=BAR, linewidth=1.5, label=labels[1])
 
 
-def in_force(episode: "Episode") -> tuple[float, float] | None:
+def in_force(episode: Episode) -> tuple[float, float] | None:
     """Return from when to when a change was in force before its outcome; None: it never was, or still is.
 
     It begins when its policy had decided, not when that was asked.
@@ -70,7 +66,7 @@ def in_force(episode: "Episode") -> tuple[float, float] | None:
     return None if outcome is None or not outcome.in_force_s else (outcome.at - outcome.in_force_s, outcome.at)
 
 
-def stretches(readings: "Sequence[Reading]") -> "list[list[Reading]]":
+def stretches(readings: Sequence[Reading]) -> list[list[Reading]]:
     """Return readings that follow each other, apart where no latency was seen: while it was decided, or recovered."""
     found: list[list[Reading]] = []
     before = None

@@ -2,18 +2,43 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from msgspec import ValidationError, convert
+from msgspec.structs import asdict, replace
 
-from penstock.cli.cluster.books import BOOK, BookOption
-from penstock.cli.inputs import ApplicationArgument, JsonOption, cluster_names, policy_names
-
-if TYPE_CHECKING:
-    from penstock.admission.book import Admitted, Refused
-    from penstock.model.book import Book, BookedPath, Booking
-    from penstock.model.cluster import Cluster
-    from penstock.model.topology import Application
+from penstock.admission.book import Admitted, BookFile, Refused, find_unmet, replan
+from penstock.admission.book import admit as let_in
+from penstock.cli.cluster.books import (
+    BOOK,
+    BookOption,
+    changes_json,
+    load_book,
+    print_changes,
+    promise,
+    share,
+    until_saved,
+)
+from penstock.cli.flows import find_application, with_parameters
+from penstock.cli.formatting import plural
+from penstock.cli.inputs import (
+    ApplicationArgument,
+    JsonOption,
+    ParametersOption,
+    SetOption,
+    chosen_parameters,
+    cluster_names,
+    policy_names,
+)
+from penstock.cli.inputs import cluster as find_cluster
+from penstock.cli.output import console, number, print_json
+from penstock.model.book import Book, BookedPath, Booking
+from penstock.model.cluster import Cluster, machine_of
+from penstock.model.entity import explain
+from penstock.model.errors import FileProblem, InvalidInput, UnknownName, nearest
+from penstock.model.plan import digest
+from penstock.model.topology import Application
 
 POLICY = "sparcle"
 
@@ -24,57 +49,59 @@ def admit(
     application: ApplicationArgument,
     cluster: Annotated[
         str | None,
-        typer.Argument(help="For the first: a cluster, as a file or a built-in name.", autocompletion=cluster_names),
+        typer.Argument(
+            help="The cluster, a file or a built-in name; needed for the first application.",
+            autocompletion=cluster_names,
+        ),
     ] = None,
+    parameter: SetOption = None,
+    parameters: ParametersOption = None,
     named: Annotated[
         str | None,
-        typer.Option(
-            "--cluster", help="The cluster, where it is not the second argument.", autocompletion=cluster_names
-        ),
+        typer.Option("--cluster", help="The cluster, if it is not the second argument.", autocompletion=cluster_names),
     ] = None,
     rate: Annotated[
         float | None,
-        typer.Option(
-            help="Guarantee so many source tuples a second, of all sources together; without it, best effort."
-        ),
+        typer.Option(help="Guaranteed source tuples per second, of all sources together; default: best effort."),
     ] = None,
     availability: Annotated[
-        float | None, typer.Option(help="Share of the time for which the rate, or any path, must be there.")
+        float | None, typer.Option(help="Required share of the time in which the rate, or any path, is available.")
     ] = None,
     best_effort: Annotated[
-        bool, typer.Option("--best-effort", help="A fair share of what guaranteed applications leave.")
+        bool, typer.Option("--best-effort", help="Give it a fair share of what guaranteed applications leave.")
     ] = False,
-    priority: Annotated[
-        float | None, typer.Option(help="Weight among best-effort applications; 1 unless said.")
-    ] = None,
+    priority: Annotated[float | None, typer.Option(help="Weight among best-effort applications; default: 1.")] = None,
     pin: Annotated[
         list[str] | None,
         typer.Option(
-            help="COMPONENT=MACHINE for all tasks of a component, COMPONENT=MACHINE,MACHINE for one each; repeatable."
+            help="Pin tasks: COMPONENT=MACHINE for all of a component, COMPONENT=MACHINE,MACHINE for "
+            "one each; repeatable."
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option("--as", help="The name in the book; else the application's own.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--as", help="The name in the book; default: the application's own.")
+    ] = None,
     policy: Annotated[
         str | None,
         typer.Option(
-            help="The policy that places each path; sparcle unless said, with --again as before.",
+            help="Policy that places each path; default: sparcle; with --again: unchanged.",
             autocompletion=policy_names,
         ),
     ] = None,
-    paths: Annotated[int, typer.Option(help="Paths that it may have at most.", min=1)] = 8,
+    paths: Annotated[int, typer.Option(help="Maximum paths.", min=1)] = 8,
     estimate: Annotated[
         bool,
-        typer.Option("--estimate", help="Allow more than 16 paths, of which the availability can only be estimated."),
+        typer.Option("--estimate", help="Allow more than 16 paths; their availability is then estimated."),
     ] = False,
     seed: Annotated[
         int | None,
-        typer.Option(help="For policies and estimates, which draw lots; 0 unless said, with --again as before.", min=0),
+        typer.Option(help="Random seed of policies and estimates; default: 0; with --again: unchanged.", min=0),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Find new paths for an application that is in the book, by its name there.")
+        bool, typer.Option("--again", help="Find new paths for an application in the book, by its name there.")
     ] = False,
     book: BookOption = BOOK,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would happen.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Admit an application to a cluster, or explain why it is rejected.
@@ -88,22 +115,19 @@ def admit(
     A rate is that of all sources together, divided as the application's rate_tps says, else equally. If somebody else
     changes the book meanwhile, the decision is made again.
     """
-    from penstock.admission.book import Admitted, replan
-    from penstock.admission.book import admit as let_in
-    from penstock.cli.output import print_json
-
     cluster = _one_of(cluster, named)
     if again:
-        _refuse_beside_again(cluster, rate, best_effort, priority, availability, pin, name, seed)
+        _refuse_beside_again(cluster, rate, best_effort, priority, availability, pin, name, seed, parameter, parameters)
 
-        def decide(found: "Book") -> "Admitted | Refused":
+        def decide(found: Book) -> Admitted | Refused:
             return replan(found, application, policy=policy, paths=paths, estimate=estimate)
     else:
-        wanted = _wanted(application, rate, availability, best_effort, priority, pin, name)
+        text = with_parameters(application, chosen_parameters(parameter, parameters))
+        wanted = _wanted(text, rate, availability, best_effort, priority, pin, name)
 
-        def decide(found: "Book") -> "Admitted | Refused":
+        def decide(found: Book) -> Admitted | Refused:
             by = policy or POLICY
-            return let_in(found, wanted, policy=by, paths=paths, seed=seed or 0, given=application, estimate=estimate)
+            return let_in(found, wanted, policy=by, paths=paths, seed=seed or 0, given=text, estimate=estimate)
 
     before, result = decided(book, cluster, decide, keep=not dry_run, begin=not again)
     if as_json:
@@ -115,18 +139,15 @@ def admit(
 
 
 def decided(
-    path: Path, cluster: str | None, decide: "Callable[[Book], Admitted | Refused]", keep: bool, begin: bool
-) -> "tuple[Book, Admitted | Refused]":
+    path: Path, cluster: str | None, decide: Callable[[Book], Admitted | Refused], keep: bool, begin: bool
+) -> tuple[Book, Admitted | Refused]:
     """Decide on the book as it is, and save what was decided; anew where somebody else has changed it meanwhile.
 
     With `begin` there need not be a book yet. Returns the book before, and what was decided on it.
     """
-    from penstock.admission.book import Admitted, BookFile
-    from penstock.cli.cluster.books import load_book, until_saved
-
     file = BookFile(path)
 
-    def attempt() -> "tuple[Book, Admitted | Refused]":
+    def attempt() -> tuple[Book, Admitted | Refused]:
         there = file.exists()
         before = _book(file, cluster) if begin else load_book(path)
         result = decide(before)
@@ -138,8 +159,6 @@ def decided(
 
 
 def _one_of(cluster: str | None, named: str | None) -> str | None:
-    from penstock.model.errors import InvalidInput
-
     if cluster is not None and named is not None:
         raise InvalidInput("cluster", f"expected it once, got {cluster!r} and --cluster {named!r}; leave one out")
     return cluster if named is None else named
@@ -153,23 +172,15 @@ def _wanted(
     priority: float | None,
     pin: list[str] | None,
     name: str | None,
-) -> "Application":
+) -> Application:
     """Return the application with what is asked for it."""
-    from msgspec import ValidationError, convert
-    from msgspec.structs import asdict
-
-    from penstock.cli.inputs import application as find
-    from penstock.model.entity import explain
-    from penstock.model.errors import InvalidInput
-    from penstock.model.topology import Application
-
-    found = find(text)
+    found = find_application(text)
     if best_effort and rate is not None:
         raise InvalidInput("rate", f"expected a rate or --best-effort, got {rate:g} and both; leave one out")
     if rate is not None and not 0 < rate < float("inf"):
-        raise InvalidInput("rate", f"expected source tuples a second > 0, got {rate:g}")
+        raise InvalidInput("rate", f"expected source tuples per second > 0, got {rate:g}")
     if rate is not None and priority is not None:
-        raise InvalidInput("priority", f"only best-effort applications have one, got {priority:g} beside --rate")
+        raise InvalidInput("priority", f"only best-effort applications have one, got {priority:g} and --rate")
     guaranteed = None if best_effort else found.guaranteed_tps if rate is None else rate
     changes = {
         "name": found.name if name is None else name,
@@ -184,11 +195,7 @@ def _wanted(
         raise explain(error, changes, Application) from None
 
 
-def _pinned(application: "Application", pins: list[str]) -> tuple[object, ...]:
-    from msgspec.structs import replace
-
-    from penstock.model.errors import InvalidInput, UnknownName, nearest
-
+def _pinned(application: Application, pins: list[str]) -> tuple[object, ...]:
     where: dict[str, str | tuple[str, ...]] = {}
     for text in pins:
         component, equals, machine = text.partition("=")
@@ -200,35 +207,29 @@ def _pinned(application: "Application", pins: list[str]) -> tuple[object, ...]:
     return tuple(replace(one, pinned=where.get(one.name, one.pinned)) for one in application.components)
 
 
-def _book(file: "object", cluster: str | None) -> "Book":
+def _book(file: object, cluster: str | None) -> Book:
     """Return the book as it is, or an empty one of a cluster."""
-    from penstock.admission.book import BookFile
-    from penstock.cli.inputs import cluster as find
-    from penstock.model.book import Book
-    from penstock.model.errors import FileProblem, InvalidInput
-    from penstock.model.plan import digest
-
     assert isinstance(file, BookFile), "it is given one"
     if not file.exists():
         if cluster is None:
             raise FileProblem(
                 f"{file.path}: there is no book yet; name the cluster too: penstock cluster admit APP CLUSTER"
             )
-        return Book(cluster=find(cluster))
+        return Book(cluster=find_cluster(cluster))
     there = file.load()
-    if cluster is not None and digest(found := find(cluster)) != digest(there.cluster):
+    if cluster is not None and digest(found := find_cluster(cluster)) != digest(there.cluster):
         if found.name != there.cluster.name:
             is_of = f"{file.path} is of {there.cluster.name!r}, which is another cluster"
             raise InvalidInput("cluster", f"{is_of}; use another --book, or name none")
-        changed = f"{cluster} is not as it was when {file.path} was begun: {_differences(there.cluster, found)}"
-        remedy = "name no cluster to go on with the book's own, or begin another --book"
+        changed = f"{cluster} differs from the cluster of {file.path}: {_differences(there.cluster, found)}"
+        remedy = "name no cluster to keep the book's own, or use another --book"
         raise InvalidInput(
             "cluster", f"{changed}; {remedy} (penstock cluster restore ELEMENT --capacity changes one's)"
         )
     return there
 
 
-def _differences(one: "Cluster", other: "Cluster") -> str:
+def _differences(one: Cluster, other: Cluster) -> str:
     """Name a few elements that two descriptions of a cluster do not have alike."""
     parts = [
         {**{m.name: m for m in each.machines}, **{k.label: k for k in each.links}, **{s: s for s in each.switches}}
@@ -242,21 +243,14 @@ def _differences(one: "Cluster", other: "Cluster") -> str:
 
 
 def _refuse_beside_again(*given: object) -> None:
-    from penstock.model.errors import InvalidInput
-
-    names = ("cluster", "rate", "best_effort", "priority", "availability", "pin", "as", "seed")
+    names = ("cluster", "rate", "best_effort", "priority", "availability", "pin", "as", "seed", "set", "parameters")
     for name, value in zip(names, given, strict=True):
         if value is not None and value is not False and value != []:  # a seed of 0 is one, too
-            problem = f"expected none beside --again, which asks for what was asked before, got {value!r}"
-            raise InvalidInput(name, f"{problem}; release the application and admit it anew")
+            problem = f"expected none with --again, which keeps the earlier request, got {value!r}"
+            raise InvalidInput(name, f"{problem}; release the application and admit it again")
 
 
-def _print(result: "Admitted | Refused", before: "Book", file: Path, dry_run: bool) -> None:
-    from penstock.admission.book import Refused, find_unmet
-    from penstock.cli.cluster.books import print_changes, promise, share
-    from penstock.cli.formatting import plural
-    from penstock.cli.output import console, number
-
+def _print(result: Admitted | Refused, before: Book, file: Path, dry_run: bool) -> None:
     if isinstance(result, Refused):
         console.print(f"[red]refused[/] [bold]{result.application}[/]: {result.reason}", soft_wrap=True)
         for remedy in result.suggestions[1:]:  # the reason ends with the first
@@ -268,12 +262,12 @@ def _print(result: "Admitted | Refused", before: "Book", file: Path, dry_run: bo
     console.print(f"[green]{would}[/] [bold]{booking.name}[/]: {promise(booking)}, paths by {booking.policy}")
     enough = ", all that it offers" if booking.sated else ""
     console.print(f"  rate now {number(booking.rate_tps)}/s over {plural(len(booking.paths), 'path')}{enough}")
-    asked = "" if booking.availability is None else f", asked for {share(booking.availability)}"
+    asked = "" if booking.availability is None else f", requested {share(booking.availability)}"
     what = "the rate" if booking.guaranteed else "one of them" if len(booking.paths) > 1 else "it"
     often = share(booking.achieved_availability)
     if result.at_most is not None:
         often = f"at least {often} (estimated, between {often} and {share(result.at_most)}, seed {booking.seed})"
-    console.print(f"  {what} is there {often} of the time{asked}", soft_wrap=True)
+    console.print(f"  {what} is available {often} of the time{asked}", soft_wrap=True)
     for position, path in enumerate(booking.paths):
         _print_path(position, path, booking)
     missed = find_unmet(result.book)
@@ -286,10 +280,7 @@ def _print(result: "Admitted | Refused", before: "Book", file: Path, dry_run: bo
         )
 
 
-def _print_path(position: int, path: "BookedPath", booking: "Booking") -> None:
-    from penstock.cli.output import console, number
-    from penstock.model.cluster import machine_of
-
+def _print_path(position: int, path: BookedPath, booking: Booking) -> None:
     where = {name: ", ".join(dict.fromkeys(map(machine_of, slots))) for name, slots in path.plan.tasks.items()}
     rate = path.reserved_tps if booking.guaranteed else path.rate_tps
     console.print(f"  path {position + 1}: [bold]{number(rate)}/s[/]")
@@ -300,10 +291,7 @@ def _print_path(position: int, path: "BookedPath", booking: "Booking") -> None:
         console.print(f"    [dim]{route.stream}: {' '.join(route.links)}[/]", soft_wrap=True)
 
 
-def _as_json(result: "Admitted | Refused", dry_run: bool) -> dict[str, object]:
-    from penstock.admission.book import Refused, find_unmet
-    from penstock.cli.cluster.books import changes_json
-
+def _as_json(result: Admitted | Refused, dry_run: bool) -> dict[str, object]:
     if isinstance(result, Refused):
         suggestions = [
             remedy._asdict() | {"also": [one._asdict() for one in remedy.also]} for remedy in result.suggestions

@@ -2,17 +2,20 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.cluster.books import BOOK, BookOption
+from penstock.admission.book import Usage, find_unmet, measure_usage
+from penstock.admission.reconciler.state import ReconcilerState, read_state
+from penstock.cli.cluster.books import BOOK, BookOption, load_book, needed, print_changes, promise, share
+from penstock.cli.drawing.usage import draw_usage
+from penstock.cli.formatting import plural
 from penstock.cli.inputs import JsonOption, refuse_svg
-
-if TYPE_CHECKING:
-    from penstock.admission.book import Usage
-    from penstock.admission.reconciler.state import ReconcilerState
-    from penstock.model.book import Book, Booking
+from penstock.cli.output import console, number, print_json, table, terminal_width
+from penstock.cli.svg.cluster import cluster_svg
+from penstock.model.book import Book, Booking
+from penstock.model.files import write_whole
 
 FULLEST = 12  # elements that the table names
 
@@ -21,7 +24,7 @@ EXAMPLE = "penstock cluster book --svg edge.svg"
 
 def book(
     path: BookOption = BOOK,
-    svg: Annotated[Path | None, typer.Option(help="Draw the network into this file, as SVG, too.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Also draw the network into this file (.svg).")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the admitted applications and the use of each element.
@@ -30,19 +33,10 @@ def book(
     they compete. Used is what all of them together may take at their current rates. Of the time is the long-run share
     of it in which an application is served, at current capacities; it is red where that is less than requested.
     """
-    from penstock.admission.book import measure_usage
-    from penstock.admission.reconciler.state import read_state
-    from penstock.cli.cluster.books import load_book
-    from penstock.cli.output import console, print_json
-
     refuse_svg(svg)
     found = load_book(path)
     used, state = measure_usage(found), read_state(path)
     if svg is not None:
-        from penstock.cli.cluster.books import needed
-        from penstock.cli.svg.cluster import cluster_svg
-        from penstock.model.files import write_whole
-
         write_whole(svg, cluster_svg(found.cluster, fullness(found, used), needed(found)))
     if as_json:
         print_json(_as_json(found, used, state))
@@ -52,7 +46,7 @@ def book(
         console.print(f"drew {svg}", markup=False, soft_wrap=True)
 
 
-def fullness(book: "Book", used: "tuple[Usage, ...]") -> dict[str, float | None]:
+def fullness(book: Book, used: tuple[Usage, ...]) -> dict[str, float | None]:
     """Return for every element the share of its fullest capacity that is in use; None where it cannot be used."""
     most: dict[str, float | None] = {}
     for one in used:
@@ -60,18 +54,14 @@ def fullness(book: "Book", used: "tuple[Usage, ...]") -> dict[str, float | None]
     return most | dict.fromkeys(sorted(book.unusable))
 
 
-def _print(book: "Book", used: "tuple[Usage, ...]", state: "ReconcilerState | None", path: Path) -> None:
-    from penstock.cli.drawing.usage import draw_usage
-    from penstock.cli.formatting import plural
-    from penstock.cli.output import console, terminal_width
-
+def _print(book: Book, used: tuple[Usage, ...], state: ReconcilerState | None, path: Path) -> None:
     cluster = book.cluster
     size = f"{plural(len(cluster.machines), 'machine')}, {plural(len(cluster.links), 'link')}"
     console.print(f"[bold]{cluster.name}[/] ({size}), {path} at version {book.version}\n", soft_wrap=True)
     if book.bookings:
         console.print(_applications(book, state))
     else:
-        console.print("Nobody was let in yet: penstock cluster admit APP")
+        console.print("No application is admitted yet: penstock cluster admit APP")
     _print_notes(book, state)
     console.print()
     for line in draw_usage(cluster, fullness(book, used), terminal_width()):
@@ -79,13 +69,12 @@ def _print(book: "Book", used: "tuple[Usage, ...]", state: "ReconcilerState | No
     _print_fullest(used)
 
 
-def _applications(book: "Book", state: "ReconcilerState | None") -> Any:
-    from penstock.cli.cluster.books import promise, share
-    from penstock.cli.output import number, table
-
+def _applications(book: Book, state: ReconcilerState | None) -> Any:
     live = state is not None and state.alive
     seen = ("seen\n/s",) if live else ()
-    rows = table("application", "let in for", "rate\n/s", *seen, "of the\ntime", "asked", "paths", left=("let in for",))
+    rows = table(
+        "application", "admitted for", "rate\n/s", *seen, "of the\ntime", "asked", "paths", left=("admitted for",)
+    )
     for booking in book.bookings:
         rate = f"[red]{number(booking.rate_tps)}[/]" if booking.short else number(booking.rate_tps)
         often = share(booking.achieved_availability)
@@ -104,11 +93,7 @@ def _applications(book: "Book", state: "ReconcilerState | None") -> Any:
     return rows
 
 
-def _print_notes(book: "Book", state: "ReconcilerState | None") -> None:
-    from penstock.admission.book import find_unmet
-    from penstock.cli.cluster.books import print_changes
-    from penstock.cli.output import console
-
+def _print_notes(book: Book, state: ReconcilerState | None) -> None:
     if book.failed:
         console.print(f"\n[red]failed: {', '.join(book.failed)}[/]", soft_wrap=True)
     for element, factor in book.capacities.items():
@@ -119,9 +104,7 @@ def _print_notes(book: "Book", state: "ReconcilerState | None") -> None:
         console.print(f"[dim]penstock cluster serve runs {runs} of {len(state.paths)} paths (process {state.pid})[/]")
 
 
-def _print_fullest(used: "tuple[Usage, ...]") -> None:
-    from penstock.cli.output import console, table
-
+def _print_fullest(used: tuple[Usage, ...]) -> None:
     busy = sorted((one for one in used if one.utilisation >= 0.005), key=lambda one: -one.utilisation)
     if not busy:
         return
@@ -142,9 +125,7 @@ def _kind(kind: str) -> str:
     return {"machine": "cpu", "link": "bandwidth"}.get(kind, kind)
 
 
-def _as_json(book: "Book", used: "tuple[Usage, ...]", state: "ReconcilerState | None") -> Mapping[str, Any]:
-    from penstock.admission.book import find_unmet
-
+def _as_json(book: Book, used: tuple[Usage, ...], state: ReconcilerState | None) -> Mapping[str, Any]:
     return {
         "cluster": book.cluster.name,
         "version": book.version,
@@ -157,7 +138,7 @@ def _as_json(book: "Book", used: "tuple[Usage, ...]", state: "ReconcilerState | 
     }
 
 
-def _booking(booking: "Booking", book: "Book") -> Mapping[str, Any]:
+def _booking(booking: Booking, book: Book) -> Mapping[str, Any]:
     return {
         "name": booking.name,
         "promise": booking.kind,

@@ -108,11 +108,11 @@ def print_changes(rates: Sequence[RateChange], missed: Sequence[Unmet] = ()) -> 
     stopped = [change.application for change in rates if not change.after_tps]
     for name in [name for name in stopped if name not in {one.application for one in missed if one.short}]:
         console.print(
-            f"[yellow]{name} gets nothing[/]; penstock cluster admit {name} --again looks for other paths",
+            f"[yellow]{name} gets nothing[/]; penstock cluster admit {name} --again searches for other paths",
             soft_wrap=True,
         )
     for one in missed:
-        again = f"penstock cluster admit {one.application} --again looks for other paths"
+        again = f"penstock cluster admit {one.application} --again searches for other paths"
         text = one.describe(lambda tps: f"{number(tps)}/s", share)
         console.print(f"[red]{one.application} {text}[/]; {again}", soft_wrap=True)
 

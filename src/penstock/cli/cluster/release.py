@@ -4,8 +4,11 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.cluster.books import BOOK, BookOption
+from penstock.admission.book import compare_rates, find_unmet
+from penstock.admission.book import release as without
+from penstock.cli.cluster.books import BOOK, BookOption, change_book, changes_json, print_changes
 from penstock.cli.inputs import JsonOption
+from penstock.cli.output import console, print_json
 
 EXAMPLE = "penstock cluster release words"
 
@@ -19,11 +22,6 @@ def release(
 
     Best-effort applications share the capacity that it frees.
     """
-    from penstock.admission.book import compare_rates, find_unmet
-    from penstock.admission.book import release as without
-    from penstock.cli.cluster.books import change_book, changes_json, print_changes
-    from penstock.cli.output import console, print_json
-
     before, after = change_book(book, lambda found: without(found, application))
     changed, missed = compare_rates(before, after), find_unmet(after)
     if as_json:

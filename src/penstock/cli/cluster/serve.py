@@ -3,19 +3,21 @@
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import msgspec
 import typer
+from rich.table import Table
 
-from penstock.cli.cluster.books import BOOK, BookOption
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from penstock.admission.reconciler import BookService, PathState, ReconcilerState
-    from penstock.api.dataflow import Dataflow
-    from penstock.cli.follower import Interrupts
-    from penstock.model.book import Booking
+from penstock.admission.reconciler import BookService, PathState, ReconcilerState
+from penstock.admission.reconciler import serve as serve_book
+from penstock.api.dataflow import Dataflow
+from penstock.cli.cluster.books import BOOK, BookOption, load_book
+from penstock.cli.flows import find_flow, flow_names, is_described
+from penstock.cli.follower import Interrupts
+from penstock.cli.output import console, errors, neutral, number, table
+from penstock.model.book import Booking
+from penstock.model.errors import InvalidInput
 
 EXAMPLE = "penstock cluster serve --for 60 --every 10"
 PACE_S = 0.1  # between two looks at what was asked of it
@@ -26,18 +28,17 @@ ALARMING = ("backoff", "stuck", "down", "impossible")
 
 def serve(
     book: BookOption = BOOK,
-    runs: Annotated[
-        Path, typer.Option(help="Where run folders are made, one each time that a path is started.")
-    ] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="Folder for run folders; each start of a path makes one.")] = Path("runs"),
     workers: Annotated[
         int | None,
-        typer.Option(help="Room for so many worker processes, one a machine of a path; twice what is booked.", min=1),
+        typer.Option(help="Maximum worker processes, one per machine and path; default: twice what is booked.", min=1),
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option("--for", metavar="SECONDS", help="Drain and end after so long; else Ctrl-C does.")
+        float | None,
+        typer.Option("--for", metavar="SECONDS", help="Drain and end after this time; default: on Ctrl-C."),
     ] = None,
-    every: Annotated[float, typer.Option(help="Seconds between two tables of rates.")] = 5.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON in place of each table.")] = False,
+    every: Annotated[float, typer.Option(help="Seconds between tables of rates.")] = 5.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON instead of each table.")] = False,
 ) -> None:
     """Run the admitted applications at their booked rates.
 
@@ -53,12 +54,6 @@ def serve(
     See what runs with penstock cluster book, or one path with penstock status RUN. Ctrl-C drains all of it. The
     progress is kept beside the book: the next penstock cluster serve continues the sources from there.
     """
-    from penstock.admission.reconciler import serve as serve_book
-    from penstock.cli.cluster.books import load_book
-    from penstock.cli.follower import Interrupts
-    from penstock.cli.output import errors
-    from penstock.model.errors import InvalidInput
-
     for option, value in (("for", seconds), ("every", every)):
         if value is not None and not 0 < value < float("inf"):
             raise InvalidInput(option, f"expected seconds > 0, got {value:g}; choose another --{option}")
@@ -76,12 +71,8 @@ def serve(
     tell("all paths have ended")
 
 
-def _follow(
-    operating: "BookService", interrupts: "Interrupts", seconds: float | None, every: float, as_json: bool
-) -> None:
+def _follow(operating: BookService, interrupts: Interrupts, seconds: float | None, every: float, as_json: bool) -> None:
     """Show how it goes until the time is over or Ctrl-C comes."""
-    from penstock.cli.output import console, neutral
-
     begun = shown = monotonic()
     while not interrupts.count and not operating.wait(0):
         now = monotonic()
@@ -96,7 +87,7 @@ def _follow(
         sleep(PACE_S)
 
 
-def _await_end(operating: "BookService", interrupts: "Interrupts", tell: Callable[[str], None]) -> None:
+def _await_end(operating: BookService, interrupts: Interrupts, tell: Callable[[str], None]) -> None:
     """Wait until everything has ended, stopping it at once where Ctrl-C comes again."""
     patience = 2
     while not operating.wait(PACE_S):
@@ -106,32 +97,25 @@ def _await_end(operating: "BookService", interrupts: "Interrupts", tell: Callabl
             operating.leave(now=True)
 
 
-def _flow(booking: "Booking") -> "Dataflow":
+def _flow(booking: Booking) -> Dataflow:
     """Return the dataflow of an application as the command line named it when it was admitted."""
-    from penstock.cli.flows import find_flow, flow_names, is_described
-    from penstock.model.errors import InvalidInput
-
     application = booking.application
     if not booking.given:
         problem = (
-            f"the book does not say which program {booking.name!r} is, it was not admitted by penstock cluster admit"
+            f"the book does not name the program of {booking.name!r}: it was not admitted with penstock cluster admit"
         )
-        raise InvalidInput("application", f"{problem}; run it with penstock.serve and its dataflow")
+        raise InvalidInput("application", f"{problem}; use penstock.serve with its dataflow")
     ready = is_described(booking.given) or booking.given.partition(":")[0] in flow_names("")
     rate = application.guaranteed_tps if ready and application.offered_tps is None else None
     return find_flow(booking.given, rate=rate, seed=booking.seed)
 
 
-def _line(state: "ReconcilerState") -> str:
-    import msgspec
-
+def _line(state: ReconcilerState) -> str:
     return msgspec.json.encode(state).decode()
 
 
-def _table(state: "ReconcilerState") -> "Table":
+def _table(state: ReconcilerState) -> Table:
     """Draw the paths: what they are to give, and what they do."""
-    from penstock.cli.output import number, table
-
     columns = ("application", "path", "phase", "booked\n/s", "given\n/s", "at sinks\n/s", "machines")
     rows = table(*columns, left=("path", "phase", "machines"))
     for path in state.paths:
@@ -149,6 +133,6 @@ def _table(state: "ReconcilerState") -> "Table":
     return rows
 
 
-def _phase(path: "PathState") -> str:
+def _phase(path: PathState) -> str:
     style = "green" if path.phase == "running" else "red" if path.phase in ALARMING else "yellow"
     return f"[{style}]{path.phase}[/]"

@@ -4,10 +4,15 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import shortest_path
+
 from penstock.cli.formatting import estimate, plural
 from penstock.cli.output import duration, number, size
 from penstock.model.cluster import Cluster, Machine, machine_of
 from penstock.model.plan import Plan
+from penstock.model.slotgraph import expand_links
 from penstock.model.taskgraph import Tasks, expand_tasks
 from penstock.model.topology import Application, Grouping, Topology
 
@@ -140,7 +145,7 @@ def _cluster_in_words(cluster: Cluster) -> list[str]:
     if "most_hops" in found:
         parts.append(f"hops from machine to machine: {found['mean_hops']:.3g} on average, {found['most_hops']} at most")
     if found.get("unconnected_pairs"):
-        parts.append(f"no way between {plural(found['unconnected_pairs'], 'pair')} of machines")
+        parts.append(f"no route between {plural(found['unconnected_pairs'], 'pair')} of machines")
     return parts
 
 
@@ -167,12 +172,6 @@ def _histogram(numbers: list[int]) -> dict[str, int]:
 
 def _hops(cluster: Cluster) -> Mapping[str, Any]:
     """Return how many links lie between two machines, on average and at most, by the shortest ways."""
-    import numpy as np
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import shortest_path
-
-    from penstock.model.slotgraph import expand_links
-
     links, machines = expand_links(cluster), len(cluster.machines)
     tail = np.repeat(np.arange(links.nodes), np.diff(links.start))
     arcs = coo_array((np.ones(len(tail)), (tail, links.head)), shape=(links.nodes, links.nodes)).tocsr()

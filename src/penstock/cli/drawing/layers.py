@@ -11,6 +11,9 @@ from itertools import pairwise, zip_longest
 from math import floor
 from typing import Any, NamedTuple
 
+from grandalf.graphs import Edge, Graph, Vertex
+from grandalf.layouts import SugiyamaLayout, VertexViewer
+
 from penstock.model.topology import Topology
 
 SWEEPS = 8
@@ -46,9 +49,6 @@ class Layering:
 
 def layer(topology: Topology) -> Layering:
     """Arrange a topology in layers."""
-    from grandalf.graphs import Edge, Graph, Vertex
-    from grandalf.layouts import SugiyamaLayout, VertexViewer
-
     vertices = [Vertex(position) for position in range(len(topology.components))]
     for vertex in vertices:
         vertex.view = VertexViewer()

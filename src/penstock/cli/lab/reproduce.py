@@ -1,20 +1,27 @@
 """`penstock lab reproduce`: the figures of a paper, run anew, beside what it says of them."""
 
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from penstock.cli.inputs import JsonOption
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from rich.table import Table
-
-    from penstock.experiments.figure import Claim, Figure
-    from penstock.experiments.reproduction import Reproduced
+from penstock.cli.output import console, errors, print_json, table
+from penstock.experiments.figure import Claim, Figure
+from penstock.experiments.live_cases import live_session
+from penstock.experiments.one_by_one import reproduce_live
+from penstock.experiments.reproduction import Reproduced, claims_table, keep, put_table, read_claims
+from penstock.experiments.reproduction import reproduce as run_figures
+from penstock.experiments.works import WORKS, chosen, figures_of
+from penstock.model.errors import FileProblem
+from penstock.pipeline.session import session
 
 EXAMPLE = "penstock lab reproduce potus --quick"
 PAPERS = Path("papers")
@@ -22,8 +29,6 @@ PAPERS = Path("papers")
 
 def work_names(incomplete: str) -> list[str]:
     """Complete the name of a work."""
-    from penstock.experiments.works import WORKS
-
     return [name for name in WORKS if name.startswith(incomplete)]
 
 
@@ -36,13 +41,12 @@ def reproduce(
         ),
     ],
     figure: Annotated[
-        list[str] | None, typer.Option(help="A figure, such as 4 or 5c; 5 means all of it; repeat for more.")
+        list[str] | None,
+        typer.Option(help="A figure, such as 4 or 5c; 5 includes 5a to 5z; repeatable; list: list them."),
     ] = None,
-    quick: Annotated[bool, typer.Option(help="Fewer slots, seeds and points: a look in under two minutes.")] = False,
-    output: Annotated[
-        Path | None, typer.Option(help="A folder for the results; without it papers/WORK/results.")
-    ] = None,
-    master: Annotated[str | None, typer.Option(help="A Spark master URL; without it, embedded.")] = None,
+    quick: Annotated[bool, typer.Option(help="Use fewer slots, seeds and points: under two minutes.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Folder for the results; default: papers/WORK/results.")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark master URL; default: embedded.")] = None,
     seed: Annotated[int, typer.Option(help="Added to the seeds of all cases.", min=0)] = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -58,9 +62,6 @@ def reproduce(
     Besides the paper's figures there are some of our own, such as potus's settings and beyond; --figure list lists
     them all.
     """
-    from penstock.experiments.reproduction import claims_table, keep, put_table, read_claims
-    from penstock.experiments.works import chosen, figures_of
-
     figures = figures_of(work)
     if figure == ["list"]:
         _print_figures(figures, as_json)
@@ -81,8 +82,6 @@ def reproduce(
     if output is None and not quick and put_table(page, claims_table(read_claims(folder / "claims.csv"))):
         written.append(page)
     if as_json:
-        from penstock.cli.output import print_json
-
         print_json({"work": work, "cases": cases, "claims": [_as_json(one) for one in claims],
                     "files": [str(path) for path in written]})  # fmt: skip
         return
@@ -92,10 +91,6 @@ def reproduce(
 
 def _refuse_taken(folder: Path) -> None:
     """Refuse a folder that cannot be written to, before any work is done."""
-    import os
-
-    from penstock.model.errors import FileProblem
-
     parent = next(above for above in (folder, *folder.absolute().parents) if above.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise FileProblem(f"{folder}: cannot be made, {parent} is not a folder that may be written; choose --output")
@@ -106,35 +101,25 @@ def _refuse_taken(folder: Path) -> None:
 
 
 def _run_swept(
-    figures: "Sequence[Figure]", quick: bool, master: str | None, seed: int, _folder: Path, quiet: bool
-) -> "Reproduced":
+    figures: Sequence[Figure], quick: bool, master: str | None, seed: int, _folder: Path, quiet: bool
+) -> Reproduced:
     """Run the cases of figures as one Spark job."""
-    from penstock.experiments.reproduction import reproduce as run_figures
-    from penstock.pipeline.session import session
-
     with _told(quiet) as told, session("reproduce", master) as spark:
         doing = f"reproducing on {spark.sparkContext.master}"
         return run_figures(spark, figures, quick, seed, lambda done, total: told(done, total, doing))
 
 
 def _run_live(
-    figures: "Sequence[Figure]", quick: bool, master: str | None, seed: int, folder: Path, quiet: bool
-) -> "Reproduced":
+    figures: Sequence[Figure], quick: bool, master: str | None, seed: int, folder: Path, quiet: bool
+) -> Reproduced:
     """Run the cases of live figures one after another."""
-    from penstock.experiments.live_cases import live_session
-    from penstock.experiments.one_by_one import reproduce_live
-
     with _told(quiet) as told, live_session(master):
         return reproduce_live(figures, quick, seed, folder, told)
 
 
 @contextmanager
-def _told(quiet: bool) -> "Iterator[Callable[[int, int, str], None]]":
+def _told(quiet: bool) -> Iterator[Callable[[int, int, str], None]]:
     """Give what shows how many of all cases are done: a bar, or a line whenever something else is being done."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from penstock.cli.output import errors
-
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     said = ""
     with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
@@ -151,15 +136,13 @@ def _told(quiet: bool) -> "Iterator[Callable[[int, int, str], None]]":
         yield told
 
 
-def _as_json(claim: "Claim") -> dict[str, object]:
+def _as_json(claim: Claim) -> dict[str, object]:
     """Return a claim for a program; what an independent check found does not stand for the paper's word."""
     checked = {"paper": None, "check": claim.paper} if claim.checked else {"check": None}
     return {**claim._asdict(), **checked}
 
 
-def _print_figures(figures: "Sequence[Figure]", as_json: bool) -> None:
-    from penstock.cli.output import console, print_json, table
-
+def _print_figures(figures: Sequence[Figure], as_json: bool) -> None:
     if as_json:
         print_json([{"figure": one.number, "title": one.title} for one in figures])
         return
@@ -169,15 +152,8 @@ def _print_figures(figures: "Sequence[Figure]", as_json: bool) -> None:
     console.print(rows)
 
 
-def _print_claims(claims: "Sequence[Claim]", title: str) -> None:
+def _print_claims(claims: Sequence[Claim], title: str) -> None:
     """Print claims figure by figure: whether each holds, what the paper says, what came out, how it was judged, why."""
-    from itertools import groupby
-
-    from rich.markup import escape
-    from rich.table import Table
-
-    from penstock.cli.output import console
-
     held = sum(one.holds for one in claims)
     console.print(f"[bold]{escape(title)}; {held} of {len(claims)} claims hold[/]")
     for figure, group in groupby(claims, lambda one: one.figure):
@@ -197,19 +173,15 @@ def _print_claims(claims: "Sequence[Claim]", title: str) -> None:
         console.print(rows)
 
 
-def _labelled(name: str, text: str) -> "Table":
+def _labelled(name: str, text: str) -> Table:
     """Return a line of two columns, its label in the first."""
-    from rich.table import Table
-
     made = Table.grid("", "", padding=(0, 2, 0, 0))
     made.columns[0].min_width = 9
     made.add_row(f"[dim]{name}[/]", text)
     return made
 
 
-def _print_files(written: "Sequence[Path]") -> None:
-    from penstock.cli.output import console
-
+def _print_files(written: Sequence[Path]) -> None:
     tables = [path for path in written if path.name.startswith("figure-")]
     console.print(f"\nfigures  {tables[0].parent}/figure-*.csv, .png ({len(tables) // 2})", soft_wrap=True)
     for path in written[len(tables) :]:

@@ -3,30 +3,37 @@
 import os
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import pandas as pd
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from penstock.cli.flows import find_application
 from penstock.cli.inputs import (
     JsonOption,
+    ParametersOption,
+    SetOption,
     application_names,
     chosen_objective,
+    chosen_parameters,
     chosen_policies,
     cluster_names,
     objective_names,
     policy_names,
 )
-from penstock.cli.inputs import application as find_application
 from penstock.cli.inputs import cluster as find_cluster
+from penstock.cli.output import console, duration, errors, policy_cell, print_json, table
+from penstock.experiments.sweep import Case, cases, ratios, summary
+from penstock.experiments.sweep import sweep as run_sweep
+from penstock.model.cluster import Cluster
+from penstock.model.errors import FileProblem, InvalidInput
+from penstock.model.topology import Application
+from penstock.pipeline.session import session
+from penstock.workloads.tata_pairs import validation_pairs
 
-if TYPE_CHECKING:
-    import pandas as pd
+Instances = list[tuple[Application, Cluster, int]]
 
-    from penstock.experiments.sweep import Case
-    from penstock.model.cluster import Cluster
-    from penstock.model.topology import Application
-
-    Instances = list[tuple[Application, Cluster, int]]
 
 EXAMPLE = "penstock lab sweep word-count --cluster li-10 --cluster tata-3 --policy all --policy optimal:seconds=2"
 MEASURES = {"throughput": "throughput_tps", "delay": "delay_ms", "traffic": "traffic_bytes"}
@@ -37,33 +44,35 @@ def sweep(
     application: Annotated[
         str | None, typer.Argument(help="A file or a built-in name.", autocompletion=application_names)
     ] = None,
+    parameter: SetOption = None,
+    parameters: ParametersOption = None,
     cluster: Annotated[
         list[str] | None,
         typer.Option(
-            help="A file or a built-in name, {seed} standing for the seed; repeat for more.",
+            help="A file or a built-in name in which {seed} is the seed; repeatable.",
             autocompletion=cluster_names,
         ),
     ] = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="As for plan: NAME or NAME:PARAMETER=VALUE; repeat for more; all: every other one.",
+            help="Policy, NAME or NAME:PARAMETER=VALUE; repeatable; all: all others.",
             autocompletion=policy_names,
         ),
     ] = None,
     objective: Annotated[
         str, typer.Option(help="throughput, delay, traffic or balanced.", autocompletion=objective_names)
     ] = "throughput",
-    seeds: Annotated[int, typer.Option(help="How many seeds: 0, 1, …", min=1)] = 5,
+    seeds: Annotated[int, typer.Option(help="Number of seeds: 0, 1, …", min=1)] = 5,
     baseline: Annotated[
-        str, typer.Option(help="The policy that ratios are relative to.", autocompletion=policy_names)
+        str, typer.Option(help="Policy that ratios are relative to.", autocompletion=policy_names)
     ] = "round-robin",
     tata: Annotated[
-        Path | None, typer.Option(help="Instead of APPLICATION and --cluster: the folder of the TATA data set.")
+        Path | None, typer.Option(help="Folder of the TATA data set, instead of APPLICATION and --cluster.")
     ] = None,
-    pairs: Annotated[int, typer.Option(help="With --tata: slot graphs for each validation task graph.", min=1)] = 5,
-    master: Annotated[str | None, typer.Option(help="A Spark master URL; without it, embedded.")] = None,
-    output: Annotated[Path | None, typer.Option(help="A folder for results and picture; made anew.")] = None,
+    pairs: Annotated[int, typer.Option(help="Slot graphs per validation task graph of --tata.", min=1)] = 5,
+    master: Annotated[str | None, typer.Option(help="Spark master URL; default: embedded.")] = None,
+    output: Annotated[Path | None, typer.Option(help="New folder for results and picture.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare policies on many clusters and seeds.
@@ -72,13 +81,16 @@ def sweep(
     It prints mean and spread of the ratios to the baseline on the same cluster and seed. --output keeps all cases
     (Parquet), the summary (CSV) and a picture.
     """
-    from penstock.experiments.sweep import cases
-    from penstock.model.errors import InvalidInput
-
     names = list(dict.fromkeys([*chosen_policies([baseline]), *chosen_policies(policy or ["all"])]))
     if (application is None) == (tata is None):
         raise InvalidInput("application", "expected an application or --tata, one of the two; name one")
-    instances = _tata_instances(tata, pairs) if tata else _instances(str(application), cluster or CLUSTERS, seeds)
+    chosen = chosen_parameters(parameter, parameters)
+    if tata is None:
+        instances = _instances(find_application(str(application), chosen), cluster or CLUSTERS, seeds)
+    elif chosen:
+        raise InvalidInput("set", f"expected none with --tata, got {next(iter(chosen))!r}; leave it out")
+    else:
+        instances = validation_pairs(tata, pairs)
     model = "tata" if tata else "planning"
     work = cases(instances, names, chosen_objective(objective), model)
     title = "TATA validation pairs" if tata else str(application)
@@ -88,8 +100,6 @@ def sweep(
     order = {name: number for number, name in enumerate(names)}
     summed = summed.sort_values("policy", key=lambda column: column.map(order))
     if as_json:
-        from penstock.cli.output import print_json
-
         print_json({"baseline": baseline, "instances": len(instances), "policies": summed.to_dict("records")})
     else:
         _print(summed, baseline, f"{title}: {len(instances)} instances", objective)
@@ -100,25 +110,16 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _instances(application: str, clusters: list[str], seeds: int) -> "Instances":
-    found = find_application(application)
-    made: Instances = []
-    for text in clusters:
-        for seed in range(seeds):
-            made.append((found, find_cluster(text.replace("{seed}", str(seed))), seed))
-    return made
-
-
-def _tata_instances(folder: Path, pairs: int) -> "Instances":
-    from penstock.workloads.tata_pairs import validation_pairs
-
-    return validation_pairs(folder, pairs)
+def _instances(application: Application, clusters: list[str], seeds: int) -> Instances:
+    return [
+        (application, find_cluster(text.replace("{seed}", str(seed))), seed)
+        for text in clusters
+        for seed in range(seeds)
+    ]
 
 
 def _folder(output: Path | None, name: str) -> Path:
     """Return where results will go, refusing a place that is taken or not ours before any work is done."""
-    from penstock.model.errors import FileProblem
-
     folder = output or Path("results") / f"sweep-{name}-{datetime.now():%Y%m%d-%H%M%S}"
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileProblem(f"{folder}: is there already and not empty; choose another --output")
@@ -130,14 +131,7 @@ def _folder(output: Path | None, name: str) -> Path:
     return folder
 
 
-def _run(work: "list[Case]", master: str | None, baseline: str, quiet: bool) -> "tuple[pd.DataFrame, pd.DataFrame]":
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from penstock.cli.output import errors
-    from penstock.experiments.sweep import ratios, summary
-    from penstock.experiments.sweep import sweep as run_sweep
-    from penstock.pipeline.session import session
-
+def _run(work: list[Case], master: str | None, baseline: str, quiet: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
         bar = progress.add_task("starting Spark", total=len(work))
@@ -150,8 +144,8 @@ def _run(work: "list[Case]", master: str | None, baseline: str, quiet: bool) -> 
             return compared.toPandas(), summary(compared).toPandas()
 
 
-def _keep(folder: Path, compared: "pd.DataFrame", summed: "pd.DataFrame", baseline: str, title: str) -> None:
-    from penstock.cli.plots import plot_sweep
+def _keep(folder: Path, compared: pd.DataFrame, summed: pd.DataFrame, baseline: str, title: str) -> None:
+    from penstock.cli.plots import plot_sweep  # imports matplotlib
 
     folder.mkdir(parents=True, exist_ok=True)
     compared.sort_values(["instance", "policy"]).to_parquet(folder / "cases.parquet", index=False)
@@ -159,9 +153,7 @@ def _keep(folder: Path, compared: "pd.DataFrame", summed: "pd.DataFrame", baseli
     plot_sweep(compared, baseline, title, folder / "sweep.png")
 
 
-def _print(summed: "pd.DataFrame", baseline: str, title: str, objective: str) -> None:
-    from penstock.cli.output import console, duration, policy_cell, table
-
+def _print(summed: pd.DataFrame, baseline: str, title: str, objective: str) -> None:
     console.print(f"[bold]{title}, mean ± standard deviation relative to {baseline}[/]\n")
     scored = objective == "balanced"
     rows = table("policy", *MEASURES, *(["reward"] if scored else []), "decided in")
@@ -178,20 +170,16 @@ def _print(summed: "pd.DataFrame", baseline: str, title: str, objective: str) ->
     console.print(rows)
 
 
-def _print_notes(compared: "pd.DataFrame") -> None:
+def _print_notes(compared: pd.DataFrame) -> None:
     """Repeat what a policy says of its answers, where it says the same of most."""
-    from penstock.cli.output import console
-
     for policy, notes in compared[compared["note"].fillna("") != ""].groupby("policy", sort=False)["note"]:
         if (notes == notes.mode().iloc[0]).mean() > 0.5:
             text = f"{policy}, mostly: {notes.mode().iloc[0]}"
             console.print(text, style="dim", markup=False, soft_wrap=True)
 
 
-def _print_refusals(compared: "pd.DataFrame") -> None:
+def _print_refusals(compared: pd.DataFrame) -> None:
     """Say which policies left instances unplaced, and what mostly bound them."""
-    from penstock.cli.output import console
-
     refused = compared[~compared["placed"]]
     total = compared["instance"].nunique()
     for policy, rows in refused.groupby("policy", sort=False):
@@ -202,8 +190,6 @@ def _print_refusals(compared: "pd.DataFrame") -> None:
 
 
 def _print_files(folder: Path) -> None:
-    from penstock.cli.output import console
-
     console.print(f"\ncases    {folder / 'cases.parquet'}\nsummary  {folder / 'summary.csv'}", soft_wrap=True)
     console.print(f"picture  {folder / 'sweep.png'}", soft_wrap=True)
 

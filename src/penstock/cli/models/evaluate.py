@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.markup import escape
 
-from penstock.cli.inputs import JsonOption, MasterOption
+from penstock.cli.inputs import JsonOption, MasterOption, refuse_outputs
 from penstock.cli.models.train import TablesArgument, percent, working
-
-if TYPE_CHECKING:
-    from penstock.estimate.latency_models import LatencyModels
-    from penstock.pipeline.accuracy import Compared
+from penstock.cli.output import console, duration, print_json, table
+from penstock.estimate.latency_models import LatencyModels, load_models
+from penstock.pipeline.accuracy import Compared, evaluate_latency
+from penstock.pipeline.training import window_of
 
 EXAMPLE = "penstock models evaluate other-tables --model word-count.npz --plot accuracy.png"
 NAMES = {"paths": "overall, by paths", "trees": "overall, whole tuples"}
@@ -19,7 +20,7 @@ NAMES = {"paths": "overall, by paths", "trees": "overall, whole tuples"}
 
 def evaluate(
     tables: TablesArgument,
-    model: Annotated[Path, typer.Option(help="A file of models, from penstock models train.")],
+    model: Annotated[Path, typer.Option(help="File of latency models, from penstock models train.")],
     plot: Annotated[Path | None, typer.Option(help="Draw predicted against measured times (.png, .svg, .pdf).")] = None,
     in_sample: Annotated[
         bool, typer.Option("--in-sample", help="Also compare with runs that the models were trained on.")
@@ -34,19 +35,13 @@ def evaluate(
     models were trained on are rejected without --in-sample: models look better on them than they are. The whole is the
     longest path of means; a tuple that becomes many takes longer, since the last of them counts.
     """
-    from penstock.cli.inputs import refuse_outputs
-    from penstock.estimate.latency_models import load_models
-
     refuse_outputs(None, plot, str(tables))
     models = load_models(model)
     with working(tables, master, quiet=as_json) as (spark, tell):
-        from penstock.pipeline.accuracy import evaluate_latency
-        from penstock.pipeline.training import window_of
-
         compared, known = evaluate_latency(spark, tables, models, in_sample=in_sample, step=tell)
         window_s = window_of(tables)
     if plot is not None:
-        from penstock.cli.models.evaluate_plots import plot_accuracy
+        from penstock.cli.models.evaluate_plots import plot_accuracy  # imports matplotlib
 
         plot_accuracy(compared, models.application, plot)
     if as_json:
@@ -54,37 +49,27 @@ def evaluate(
         return
     show(compared, models)
     if known:
-        from penstock.cli.output import console
-
         told = f"in-sample: the model was trained on {len(known)} of these runs; it looks better than it is"
         console.print(f"[bold yellow]{told}[/]", soft_wrap=True)
     if window_s != models.window_s:
-        from penstock.cli.output import console
-
         console.print(f"[yellow]windows are {window_s:g} s here, {models.window_s:g} s in the training[/]")
     if plot is not None:
-        from penstock.cli.output import console
-
         console.print(f"drew {plot}", markup=False, soft_wrap=True)
 
 
-def title(one: "Compared") -> str:
+def title(one: Compared) -> str:
     """Return what a comparison is of, for a person."""
     return NAMES.get(one.name, one.name) if one.of == "overall" else one.name
 
 
-def in_training(one: "Compared", models: "LatencyModels") -> float | None:
+def in_training(one: Compared, models: LatencyModels) -> float | None:
     """Return the accuracy on what was kept apart in the training; None where it is not known, as of the whole."""
     found: float | None = models.notes.get(f"{one.of} {one.name}", {}).get("accuracy")
     return found
 
 
-def show(compared: "Sequence[Compared]", models: "LatencyModels") -> None:
+def show(compared: Sequence[Compared], models: LatencyModels) -> None:
     """Print how close models came, beside simpler ones and beside what their training told."""
-    from rich.markup import escape
-
-    from penstock.cli.output import console, duration, table
-
     sets = list(compared[0].predicted)
     rows = table("", "windows", "measured", "predicted", "accuracy", *sets[1:])
     for one in compared:
@@ -106,9 +91,7 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _print_json(compared: "Sequence[Compared]", models: "LatencyModels", known: Sequence[str]) -> None:
-    from penstock.cli.output import print_json
-
+def _print_json(compared: Sequence[Compared], models: LatencyModels, known: Sequence[str]) -> None:
     rows = [
         {
             "of": one.of,

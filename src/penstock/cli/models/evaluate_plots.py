@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from matplotlib import pyplot
 from matplotlib.axes import Axes
@@ -14,9 +13,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from penstock.cli.models.evaluate import title
 from penstock.cli.models.train import percent
 from penstock.cli.plots import BAR, BEST, GREY, save_figure
-
-if TYPE_CHECKING:
-    from penstock.pipeline.accuracy import Compared
+from penstock.pipeline.accuracy import Compared
 
 ACROSS = 4  # panels
 SMALL, LARGE = 5, 9  # dots of the mean predictor and of the models
@@ -25,7 +22,7 @@ SHORT_S = 1e-4  # times below it are in microseconds
 TICKS = 5  # of an axis, at most, so that their numbers do not touch
 
 
-def plot_accuracy(compared: "Sequence[Compared]", application: str, path: Path) -> None:
+def plot_accuracy(compared: Sequence[Compared], application: str, path: Path) -> None:
     """Draw a dot a window; on the line, predicted and measured are equal."""
     across = min(ACROSS, len(compared))
     down = math.ceil(len(compared) / across)
@@ -48,7 +45,7 @@ def _kinds() -> list[Line2D]:
     return [*made, Line2D([], [], color=GREY, linewidth=0.8, linestyle="--", label="predicted = measured")]
 
 
-def _draw(axis: Axes, one: "Compared") -> None:
+def _draw(axis: Axes, one: Compared) -> None:
     unit, scale = ("µs", 1e6) if max(one.measured) < SHORT_S else ("ms", 1e3)
     measured = [scale * value for value in one.measured]
     colour = BEST if one.of == "overall" else BAR

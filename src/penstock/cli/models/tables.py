@@ -1,14 +1,18 @@
 """`penstock models tables`: telemetry into tables, as a Spark job."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.markup import escape
 
+from penstock.cli.formatting import plural
 from penstock.cli.inputs import JsonOption, refuse_master
-
-if TYPE_CHECKING:
-    from penstock.pipeline.job import Summary
+from penstock.cli.output import console, errors, number, print_json, table
+from penstock.cli.spark import on_spark
+from penstock.exploration.index import INDEX, RUNS
+from penstock.pipeline.job import SETTINGS, Summary, check, is_small, refuse_within, run_pipeline
+from penstock.runtime.storage.run_folder import refuse_unwritable
 
 EXAMPLE = "penstock models tables --input runs/word-count-20250131-142501 --output tables"
 MOST_REASONS = 10
@@ -18,19 +22,19 @@ def tables(
     telemetry: Annotated[
         Path,
         typer.Option(
-            "--input", metavar="DIR", help="A run's folder, one of telemetry, or one that holds runs' folders."
+            "--input", metavar="DIR", help="A run's folder, a folder of telemetry, or a folder of run folders."
         ),
     ],
-    output: Annotated[Path, typer.Option(metavar="DIR", help="A folder for the tables, not in that of --input.")],
+    output: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the tables, outside that of --input.")],
     stream: Annotated[
-        bool, typer.Option("--stream", help="Take only files that were not taken before, as a stream that then ends.")
+        bool, typer.Option("--stream", help="Process only new files, as a stream that then ends.")
     ] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="As --stream, but go on until interrupted.")] = False,
-    window: Annotated[float, typer.Option(help="Seconds of a window.")] = 30.0,
+    follow: Annotated[bool, typer.Option("--follow", help="Like --stream, but continue until interrupted.")] = False,
+    window: Annotated[float, typer.Option(help="Length of a window in seconds.")] = 30.0,
     lateness: Annotated[
-        float, typer.Option(help="Seconds behind the newest of its worker from which a record is late.")
+        float, typer.Option(help="Seconds behind its worker's newest record after which a record is late.")
     ] = 600.0,
-    master: Annotated[str | None, typer.Option(help="A Spark master URL; without it, embedded.")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark master URL; default: embedded.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Turn telemetry into tables of hops, tuples and windows.
@@ -38,8 +42,6 @@ def tables(
     Load shares and reports are made, too (Parquet); invalid records go to quarantine. A stream that is killed continues
     when it is started again, and makes the same tables as a batch.
     """
-    from penstock.cli.output import print_json
-
     summary = _run(telemetry, output, stream, follow, window, lateness, master, quiet=as_json)
     if as_json:
         print_json(summary)
@@ -56,11 +58,7 @@ def _run(
     lateness: float,
     master: str | None,
     quiet: bool,
-) -> "Summary":
-    from penstock.cli.progress import on_spark
-    from penstock.pipeline.job import SETTINGS, check, is_small, refuse_within, run_pipeline
-    from penstock.runtime.storage.run_folder import refuse_unwritable
-
+) -> Summary:
     refuse_master(master)
     refuse_unwritable(output, "--output")
     place, below = check(telemetry, window, lateness, follow)  # refuse bad input before Spark starts
@@ -76,22 +74,14 @@ def _run(
 
 def _tell_unfinished(folder: Path) -> None:
     """Tell that an exploration has not come to its end: its index is what it writes last."""
-    from penstock.cli.formatting import plural
-    from penstock.cli.output import errors
-    from penstock.exploration.index import INDEX, RUNS
-
     files = sum(1 for _ in folder.glob(f"{RUNS}.parquet"))
     if files and not (folder / INDEX).exists():
-        problem = f"{folder}: has no {INDEX}, its exploration goes on or was killed"
+        problem = f"{folder}: has no {INDEX}, its exploration is running or was killed"
         remedy = f"only the {plural(files, 'placement')} that it has written are taken"
         errors.print(f"{problem}; {remedy}", markup=False, soft_wrap=True)
 
 
-def _show(summary: "Summary", output: Path) -> None:
-    from rich.markup import escape
-
-    from penstock.cli.output import console, number, table
-
+def _show(summary: Summary, output: Path) -> None:
     rows = table("", "rows", title=f"tables of {summary.runs:,} run{'s' if summary.runs != 1 else ''}")
     for name in ("records", "hops", "tuples", "task_windows", "edge_windows"):
         rows.add_row(name.replace("_", " "), f"{getattr(summary, name):,}")

@@ -4,16 +4,20 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from rich.markup import escape
 
 from penstock.cli.inputs import JsonOption, MasterOption, refuse_master
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from penstock.pipeline.training import Training, TrainingResult
+from penstock.cli.output import console, print_json, table
+from penstock.cli.spark import on_spark
+from penstock.estimate.latency_models import save_models
+from penstock.model.errors import FileProblem, UnknownName, nearest
+from penstock.pipeline.training import Training, TrainingResult, train_latency
 
 KINDS = ("best", "svr", "linear", "mean")
 EXAMPLE = "penstock models train tables --application word-count --output word-count.npz"
@@ -27,14 +31,12 @@ def train(
     kind: Annotated[
         str,
         typer.Option(
-            help="best: for each component and stream the kind that cross-validation finds best; svr: support vector "
-            "regression; linear; mean."
+            help="Kind of model: svr (support vector regression), linear, mean, or best: per component "
+            "and stream, by cross-validation."
         ),
     ] = "best",
-    application: Annotated[
-        str | None, typer.Option(help="The application's name; without it, what its runs are called.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="For everything that is drawn by lot.", min=0)] = 0,
+    application: Annotated[str | None, typer.Option(help="The application's name; default: that of its runs.")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
     master: MasterOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -48,15 +50,10 @@ def train(
     """
     _refuse(output, kind)
     with working(tables, master, quiet=as_json) as (spark, tell):
-        from penstock.estimate.latency_models import save_models
-        from penstock.pipeline.training import train_latency
-
         asked = {"kind": kind, "application": application, "seed": seed}
         made = train_latency(spark, tables, step=tell, **asked)  # type: ignore[arg-type]
     save_models(made.models, output)
     if as_json:
-        from penstock.cli.output import print_json
-
         trained = [one._asdict() for one in made.trained]
         print_json({"file": str(output), "application": made.models.application, "kind": kind, "models": trained})
     else:
@@ -64,11 +61,8 @@ def train(
 
 
 @contextmanager
-def working(tables: Path, master: str | None, quiet: bool) -> Iterator[tuple["SparkSession", Callable[[str], None]]]:
+def working(tables: Path, master: str | None, quiet: bool) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
     """Give a Spark session and what is told what is being done; refuse a folder that is not there before."""
-    from penstock.cli.progress import on_spark
-    from penstock.model.errors import FileProblem
-
     refuse_master(master)
     if not tables.is_dir():
         raise FileProblem(f"{tables}: there is no such folder; check the path")
@@ -82,11 +76,6 @@ def working(tables: Path, master: str | None, quiet: bool) -> Iterator[tuple["Sp
 @contextmanager
 def telling_damage(tables: Path) -> Iterator[None]:
     """Tell of a table's file that Spark cannot read in one line; its own text has a hundred."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    from penstock.model.errors import FileProblem
-
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:
@@ -95,12 +84,12 @@ def telling_damage(tables: Path) -> Iterator[None]:
             raise
         found = re.search(r"file:/+([^\s]+?\.parquet)", text)
         damaged = f"/{found[1]}" if found else "one of its files"
-        raise FileProblem(f"{tables}: {damaged} cannot be read, it is damaged; run the pipeline anew") from None
+        raise FileProblem(
+            f"{tables}: {damaged} cannot be read, it is damaged; run penstock models tables again"
+        ) from None
 
 
 def _refuse(output: Path, kind: str) -> None:
-    from penstock.model.errors import FileProblem, UnknownName, nearest
-
     if kind not in KINDS:
         raise UnknownName("kind", f"no kind of model is named {kind!r}; {nearest(kind, KINDS)}")
     if output.suffix.lower() != ".npz":
@@ -109,11 +98,7 @@ def _refuse(output: Path, kind: str) -> None:
         raise FileProblem(f"{output}: cannot be written, {output.parent} is not a folder; choose another place")
 
 
-def _show(made: "Training", output: Path) -> None:
-    from rich.markup import escape
-
-    from penstock.cli.output import console, table
-
+def _show(made: Training, output: Path) -> None:
     rows = table("", "kept", "parameters", "rows", "accuracy", *KINDS[1:], left=("kept", "parameters"))
     for one in made.trained:
         cells = (percent(one.accuracy), *(percent(one.beside.get(kind)) for kind in KINDS[1:]))
@@ -134,7 +119,7 @@ def percent(share: float | None) -> str:
     return "-" if share is None or share != share else f"{100 * share:.1f} %"
 
 
-def _parameters(one: "TrainingResult") -> str:
-    parameters = {**one.parameters}
-    label = "log" if parameters.pop("label", "") == "logarithm" else ""
-    return " ".join([*(f"{name}={value:.3g}" for name, value in parameters.items()), *([label] if label else [])])
+def _parameters(one: TrainingResult) -> str:
+    told = {**one.parameters}
+    label = "log" if told.pop("label", "") == "logarithm" else ""
+    return " ".join([*(f"{name}={value:.3g}" for name, value in told.items()), *([label] if label else [])])

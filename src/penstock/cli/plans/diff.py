@@ -5,7 +5,11 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.formatting import changed_texts, named_texts
 from penstock.cli.inputs import JsonOption, plan_file
+from penstock.cli.output import console, number, print_json, table
+from penstock.model.errors import InvalidInput
+from penstock.model.plan import moves
 
 EXAMPLE = "penstock plans diff monday.toml tuesday.toml"
 
@@ -16,11 +20,6 @@ def diff(
     as_json: JsonOption = False,
 ) -> None:
     """Compare two plans: moved tasks, tuple policies, predictions."""
-    from penstock.cli.formatting import changed_texts, named_texts
-    from penstock.cli.output import console, number, print_json, table
-    from penstock.model.errors import InvalidInput
-    from penstock.model.plan import moves
-
     old, new = plan_file(before), plan_file(after)
     if old.application != new.application:
         raise InvalidInput("application", f"{before} is for {old.application!r}, {after} for {new.application!r}")

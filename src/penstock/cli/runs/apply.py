@@ -2,18 +2,32 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
-from penstock.cli.inputs import JsonOption, RoutingOption, RunOption, RunsOption, SendingOption, SlotOption
-
-if TYPE_CHECKING:
-    from penstock.model.plan import Move, Plan
-    from penstock.model.status import Status
-    from penstock.model.tuples import TuplePolicies
-    from penstock.runtime.handle import Outcome
-    from penstock.runtime.storage.run_folder import RunInfo
+from penstock.cli.formatting import changed_texts
+from penstock.cli.inputs import (
+    JsonOption,
+    RoutingOption,
+    RunOption,
+    RunsOption,
+    SendingOption,
+    SlotOption,
+    naming,
+    plan_file,
+)
+from penstock.cli.output import console, duration, print_json, table
+from penstock.model.errors import FileProblem, InvalidInput
+from penstock.model.files import load_plan
+from penstock.model.plan import Move, Plan
+from penstock.model.status import Status
+from penstock.model.tuples import TuplePolicies, over
+from penstock.policies.streams import changed, check_names
+from penstock.runtime.control_socket import ApplyPlan, GetStatus, SwitchPolicies, ask
+from penstock.runtime.handle import Outcome
+from penstock.runtime.storage.run_folder import RunInfo, find_running
 
 EXAMPLE = "penstock runs apply better.toml --dry-run"
 APPLY_SECONDS = 600.0  # that an answer is waited for
@@ -25,7 +39,7 @@ def apply(
     routing: RoutingOption = None,
     sending: SendingOption = None,
     slot_ms: SlotOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would change.")] = False,
     runs: RunsOption = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
@@ -35,14 +49,6 @@ def apply(
     too: the plan's, and the options' before them. Those that neither names stay in force; none removes a policy.
     Streams by key keep their grouping.
     """
-    from penstock.cli.inputs import naming, plan_file
-    from penstock.cli.output import print_json
-    from penstock.model.errors import InvalidInput
-    from penstock.model.tuples import over
-    from penstock.policies.streams import changed, check_names
-    from penstock.runtime.control_socket import GetStatus, ask
-    from penstock.runtime.storage.run_folder import find_running
-
     if plan is None and routing is None and sending is None and slot_ms is None:
         raise InvalidInput("plan", "expected a plan file, --routing, --sending or --slot-ms, got none; name one")
     wanted = None if plan is None else plan_file(plan)
@@ -68,10 +74,8 @@ def apply(
     _print_policies(switched, dry_run, alone=plan is None)
 
 
-def changed_policies(before: "TuplePolicies", after: "TuplePolicies") -> dict[str, tuple[str, str]]:
+def changed_policies(before: TuplePolicies, after: TuplePolicies) -> dict[str, tuple[str, str]]:
     """Return the tuple policies that differ, by what they are for: the one before and the one after."""
-    from penstock.cli.formatting import changed_texts
-
     old, new = before.texts, after.texts
     if before.slot == after.slot or not after.named:  # with none in force there are no slots
         old.pop("slot", None), new.pop("slot", None)
@@ -80,24 +84,16 @@ def changed_policies(before: "TuplePolicies", after: "TuplePolicies") -> dict[st
     return changed_texts(old, new, "none")
 
 
-def _apply(info: "RunInfo", plan: "Plan | None", tuples: "TuplePolicies | None") -> "list[Outcome]":
+def _apply(info: RunInfo, plan: Plan | None, tuples: TuplePolicies | None) -> list[Outcome]:
     """Have a run switch to tuple policies, and then follow a plan in where tasks are; None: as it is."""
-    from msgspec.structs import replace
-
-    from penstock.model.tuples import TuplePolicies
-    from penstock.runtime.control_socket import ApplyPlan, SwitchPolicies, ask
-
     if tuples is not None:
         ask(info, SwitchPolicies(tuples), APPLY_SECONDS)
     silent = TuplePolicies()  # options may have changed what the plan itself says of them
     return [] if plan is None else ask(info, ApplyPlan(replace(plan, tuples=silent)), APPLY_SECONDS)
 
 
-def refuse_other(info: "RunInfo", status: "Status", plan: "Plan", path: Path) -> None:
+def refuse_other(info: RunInfo, status: Status, plan: Plan, path: Path) -> None:
     """Refuse a plan for another application or cluster, as far as the run's folder tells, before asking anything."""
-    from penstock.model.errors import FileProblem, InvalidInput
-    from penstock.model.files import load_plan
-
     if plan.application != status.application:
         problem = f"{path} is a plan for {plan.application!r}, {info.run} runs {status.application!r}; plan again"
         raise InvalidInput("application", problem)
@@ -117,11 +113,8 @@ def refuse_other(info: "RunInfo", status: "Status", plan: "Plan", path: Path) ->
             raise InvalidInput(f"{kind}_digest", f"{name!r} is not what it was when {path} was made; plan again")
 
 
-def changed_tasks(status: "Status", plan: "Plan") -> "list[Move]":
+def changed_tasks(status: Status, plan: Plan) -> list[Move]:
     """List the tasks that a plan puts in other slots than they are in."""
-    from penstock.model.errors import InvalidInput
-    from penstock.model.plan import Move
-
     wanted = {f"{name}[{number}]": slot for name, slots in plan.tasks.items() for number, slot in enumerate(slots)}
     if wanted.keys() != status.placement.keys():
         odd = sorted(wanted.keys() ^ status.placement.keys())[0]
@@ -130,11 +123,9 @@ def changed_tasks(status: "Status", plan: "Plan") -> "list[Move]":
     return [Move(task, slot, wanted[task]) for task, slot in status.placement.items() if slot != wanted[task]]
 
 
-def _print(changes: "Sequence[Move]", outcomes: "Sequence[Outcome]", total: str, plan: Path, dry_run: bool) -> None:
-    from penstock.cli.output import console, duration, table
-
+def _print(changes: Sequence[Move], outcomes: Sequence[Outcome], total: str, plan: Path, dry_run: bool) -> None:
     if not changes:
-        console.print(f"nothing to change: all {total} are where {plan} puts them", markup=False, soft_wrap=True)
+        console.print(f"nothing to change: all {total} are already where {plan} has them", markup=False, soft_wrap=True)
         return
     verb = "would move" if dry_run else "moved"
     console.print(f"{len(changes)} of {total} {verb} by {plan}", style="bold", markup=False, soft_wrap=True)
@@ -148,8 +139,6 @@ def _print(changes: "Sequence[Move]", outcomes: "Sequence[Outcome]", total: str,
 
 
 def _print_policies(switched: dict[str, tuple[str, str]], dry_run: bool, alone: bool) -> None:
-    from penstock.cli.output import console, table
-
     if not switched:
         if alone:
             console.print("nothing to change: these tuple policies are in force", markup=False, soft_wrap=True)

@@ -2,17 +2,24 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from time import time
+from typing import Annotated, Any, NamedTuple
 
+import msgspec
 import typer
+from rich.markup import escape
+from rich.table import Table
 
+from penstock.cli.formatting import plural
 from penstock.cli.inputs import JsonOption, RunArgument, RunsOption
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from penstock.runtime.storage.checkpoints import Manifest, Saved
-    from penstock.runtime.storage.run_folder import RunInfo
+from penstock.cli.output import console, duration, print_json, size, table
+from penstock.cli.run_view import age
+from penstock.model.decoding import Undecodable, decode_msgpack
+from penstock.model.errors import FileProblem, PenstockError, UnknownName, choices, nearest
+from penstock.runtime.storage import checkpoints as kept
+from penstock.runtime.storage.checkpoints import Manifest, Saved, numbers, read_manifest
+from penstock.runtime.storage.disk import Posix, below
+from penstock.runtime.storage.run_folder import NoRun, RunInfo, find
 
 EXAMPLE = "penstock runs checkpoints word-count-20250131-142501 --task 'count[0]' --most 50"
 SHOWN = 48  # characters of a value
@@ -23,12 +30,12 @@ MOST = 20  # keys of a state
 def checkpoints(
     run: RunArgument = None,
     number: Annotated[
-        int | None, typer.Argument(metavar="NUMBER", help="A checkpoint to look into; without it, all are listed.")
+        int | None, typer.Argument(metavar="NUMBER", help="Checkpoint to inspect; default: list all.")
     ] = None,
     task: Annotated[
-        str | None, typer.Option(help="A task whose state to show, as in count[0]; of the latest unless one is named.")
+        str | None, typer.Option(help="Task whose state to show, such as count[0]; default checkpoint: the latest.")
     ] = None,
-    most: Annotated[int, typer.Option(help="Keys of a state to show, those with most in them first.", min=1)] = MOST,
+    most: Annotated[int, typer.Option(help="Maximum keys of a state to show, largest first.", min=1)] = MOST,
     runs: RunsOption = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
@@ -37,8 +44,6 @@ def checkpoints(
     A checkpoint holds the positions of sources, the states of tasks and the files of sinks. It is whole if every state
     in it is what was written. The last two complete ones are kept.
     """
-    from penstock.runtime.storage.run_folder import find
-
     info = find(run, runs)
     if number is None and task is None:
         _list(info, as_json)
@@ -53,13 +58,11 @@ class Row(NamedTuple):
 
     number: int
     problem: str  # empty: it is whole
-    manifest: "Manifest | None"  # None: it cannot be read
+    manifest: Manifest | None  # None: it cannot be read
     published: bool
 
 
-def _list(info: "RunInfo", as_json: bool) -> None:
-    from penstock.cli.output import console, print_json
-
+def _list(info: RunInfo, as_json: bool) -> None:
     rows, under_way = _rows(info), _incomplete(info)
     if as_json:
         print_json({"run": info.run, "checkpoints": [_row_facts(row) for row in rows], "incomplete": under_way})
@@ -69,18 +72,14 @@ def _list(info: "RunInfo", as_json: bool) -> None:
     else:
         console.print(_table(rows))
     for number in under_way:
-        console.print(f"[dim]{number} is not complete: under way, or given up[/]")
+        console.print(f"[dim]{number} is not complete: in progress, or aborted[/]")
     for row in rows:
         if row.problem:
             console.print(f"{row.number} is damaged: {row.problem}", style="red", markup=False, soft_wrap=True)
 
 
-def _rows(info: "RunInfo") -> list[Row]:
+def _rows(info: RunInfo) -> list[Row]:
     """Return all checkpoints that have a manifest, the latest first."""
-    from penstock.model.errors import PenstockError
-    from penstock.runtime.storage import checkpoints as kept
-    from penstock.runtime.storage.disk import Posix
-
     disk, folder = Posix(), str(info.checkpoints_path)
     rows = []
     for number in kept.numbers(disk, folder):
@@ -99,11 +98,8 @@ def _rows(info: "RunInfo") -> list[Row]:
     return rows
 
 
-def _incomplete(info: "RunInfo") -> list[int]:
+def _incomplete(info: RunInfo) -> list[int]:
     """Return the checkpoints without a manifest that are later than all others."""
-    from penstock.runtime.storage.checkpoints import numbers
-    from penstock.runtime.storage.disk import Posix
-
     disk, folder = Posix(), str(info.checkpoints_path)
     last = max(numbers(disk, folder), default=0)
     return [int(name) for name in disk.listed(folder) if name.isdecimal() and int(name) > last]
@@ -114,9 +110,7 @@ def _row_facts(row: Row) -> dict[str, Any]:
     return facts | {"published": row.published} | ({} if row.manifest is None else _facts(row.manifest))
 
 
-def _facts(manifest: "Manifest") -> dict[str, Any]:
-    from time import time
-
+def _facts(manifest: Manifest) -> dict[str, Any]:
     return {
         "at": manifest.at,
         "age_s": time() - manifest.at,
@@ -129,12 +123,7 @@ def _facts(manifest: "Manifest") -> dict[str, Any]:
     }
 
 
-def _table(rows: list[Row]) -> "Table":
-    from time import time
-
-    from penstock.cli.output import duration, size, table
-    from penstock.cli.run_view import age
-
+def _table(rows: list[Row]) -> Table:
     made = table("checkpoint", "age", "size", "took", "tasks", "epoch", "published", "", left=("published", ""))
     for row in rows:
         manifest = row.manifest
@@ -147,27 +136,18 @@ def _table(rows: list[Row]) -> "Table":
     return made
 
 
-def _read(info: "RunInfo", number: int | None) -> "Manifest":
+def _read(info: RunInfo, number: int | None) -> Manifest:
     """Return a checkpoint, the latest where none is named; refuse one that is not there or cannot be read."""
-    from penstock.model.errors import UnknownName, choices
-    from penstock.runtime.storage.checkpoints import numbers, read_manifest
-    from penstock.runtime.storage.disk import Posix
-    from penstock.runtime.storage.run_folder import NoRun
-
     disk, folder = Posix(), str(info.checkpoints_path)
     there = numbers(disk, folder)
     if not there:
-        raise NoRun(f"run {info.run} has no complete checkpoint; penstock status {info.called} tells of one under way")
+        raise NoRun(f"run {info.run} has no complete checkpoint; penstock status {info.called} shows one in progress")
     if number is not None and number not in there:
         raise UnknownName("checkpoint", f"run {info.run} has none with number {number}; there are {choices(there)}")
     return read_manifest(disk, folder, there[0] if number is None else number)
 
 
-def _show(info: "RunInfo", manifest: "Manifest", as_json: bool) -> None:
-    from rich.markup import escape
-
-    from penstock.cli.output import console, print_json, size, table
-
+def _show(info: RunInfo, manifest: Manifest, as_json: bool) -> None:
     (row,) = [row for row in _rows(info) if row.number == manifest.number] or [Row(manifest.number, "", manifest, True)]
     if as_json:
         print_json({"run": info.run, **_row_facts(row), "placement": manifest.placement, "states": manifest.tasks})
@@ -195,12 +175,7 @@ def _show(info: "RunInfo", manifest: "Manifest", as_json: bool) -> None:
         console.print(f"damaged: {row.problem}", style="red", markup=False, soft_wrap=True)
 
 
-def _headline(info: "RunInfo", row: Row, manifest: "Manifest") -> str:
-    from time import time
-
-    from penstock.cli.output import duration, size
-    from penstock.cli.run_view import age
-
+def _headline(info: RunInfo, row: Row, manifest: Manifest) -> str:
     whole = "damaged" if row.problem else "whole"
     told = f"checkpoint {manifest.number} of {info.run}: {whole}, {'published' if row.published else 'not published'}"
     told += f", {size(manifest.size)} in {duration(manifest.seconds)}, {age(time() - manifest.at)} ago"
@@ -208,23 +183,16 @@ def _headline(info: "RunInfo", row: Row, manifest: "Manifest") -> str:
     return told + (", the last one" if manifest.last else "")
 
 
-def _about(task: "Saved", published: bool) -> str:
+def _about(task: Saved, published: bool) -> str:
     """Say what is special about a task: that a source had ended, what a sink had ready."""
-    from penstock.cli.formatting import plural
-
     parts = ["at its end"] if task.ended else []
     files = f"{plural(len(task.pending), 'file')} {'published' if published else 'to be published'}"
     parts += [files] if task.pending else []
     return ", ".join(parts)
 
 
-def _show_task(info: "RunInfo", manifest: "Manifest", task: str, most: int, as_json: bool) -> None:
+def _show_task(info: RunInfo, manifest: Manifest, task: str, most: int, as_json: bool) -> None:
     """Show a task's state, decoded without its types."""
-    from rich.markup import escape
-
-    from penstock.cli.formatting import plural
-    from penstock.cli.output import console, print_json, size, table
-
     saved, state = _state(info, manifest, task)
     keyed = isinstance(state, dict)
     items = sorted(_items(state), key=lambda item: -item[2]) if keyed else list(_items(state))
@@ -247,13 +215,8 @@ def _show_task(info: "RunInfo", manifest: "Manifest", task: str, most: int, as_j
         console.print(f"[dim]{len(items) - most:,} more; show them with --most {len(items)}[/]")
 
 
-def _state(info: "RunInfo", manifest: "Manifest", task: str) -> tuple["Saved", Any]:
+def _state(info: RunInfo, manifest: Manifest, task: str) -> tuple[Saved, Any]:
     """Return a task of a checkpoint and the state of its logic."""
-    from penstock.model.decoding import Undecodable, decode_msgpack
-    from penstock.model.errors import FileProblem, UnknownName, nearest
-    from penstock.runtime.storage import checkpoints as kept
-    from penstock.runtime.storage.disk import Posix, below
-
     names = {saved.task: saved for saved in manifest.tasks}
     if task not in names:
         raise UnknownName("task", f"checkpoint {manifest.number} has no {task!r}; {nearest(task, names)}")
@@ -270,8 +233,6 @@ def _state(info: "RunInfo", manifest: "Manifest", task: str) -> tuple["Saved", A
 
 def _items(state: Any) -> Iterator[tuple[Any, Any, int]]:
     """Give the keys of a state, or the places of a list, each with its value and the bytes that this takes."""
-    import msgspec
-
     pairs = state.items() if isinstance(state, dict) else enumerate(state) if isinstance(state, list) else ()
     for key, value in pairs:
         yield key, value, len(msgspec.msgpack.encode(value))
@@ -279,8 +240,6 @@ def _items(state: Any) -> Iterator[tuple[Any, Any, int]]:
 
 def _plain(items: list[tuple[Any, Any, int]]) -> Iterator[tuple[Any, Any, int]]:
     """Give items as JSON can write them: keys of maps that are no texts are written as such."""
-    import msgspec
-
     for key, value, amount in items:
         try:
             msgspec.json.encode(value)

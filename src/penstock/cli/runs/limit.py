@@ -3,14 +3,17 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from penstock.admission.reconciler.state import PathState, path_of
 from penstock.cli.inputs import JsonOption, RunsOption
-
-if TYPE_CHECKING:
-    from penstock.admission.reconciler.state import PathState
+from penstock.cli.output import console, number, print_json
+from penstock.cli.run_view import limits_line
+from penstock.model.errors import InvalidInput
+from penstock.runtime.control_socket import LimitSources, ask
+from penstock.runtime.storage.run_folder import find_running
 
 EXAMPLE = "penstock runs limit word-count-20250131-142501 cameras=20 logs=none"
 NONE = "none"
@@ -22,7 +25,7 @@ def limit(
         list[str],
         typer.Argument(
             metavar="[SOURCE=]RATE|none...",
-            help="Tuples a second of a source, or of all together; none: no limit; 0: a pause.",
+            help="Tuples per second of a source, or of all together; none: no limit; 0: pause.",
         ),
     ],
     runs: RunsOption = Path("runs"),
@@ -36,12 +39,6 @@ def limit(
     A run of penstock cluster serve has its booked limit. It keeps a lower one until it ends; a higher one is reset
     within a second or two, since others have been promised the capacity: change its priority or guarantee instead.
     """
-    from penstock.admission.reconciler.state import path_of
-    from penstock.cli.output import console, print_json
-    from penstock.cli.run_view import limits_line
-    from penstock.runtime.control_socket import LimitSources, ask
-    from penstock.runtime.storage.run_folder import find_running
-
     wanted = parsed(rates)
     info = find_running(run, runs)
     found = ask(info, LimitSources(wanted))
@@ -54,44 +51,36 @@ def limit(
         console.print(operated(path, found), markup=False, soft_wrap=True, style="yellow")
 
 
-def operated(path: "PathState", limits: Mapping[str, float]) -> str:
+def operated(path: PathState, limits: Mapping[str, float]) -> str:
     """Say what limits are worth on a run whose rate a book says, and an operator sees to: source by source."""
-    from penstock.cli.output import number
-
     lower = {source: rate for source, rate in path.sources.items() if limits.get(source, math.inf) < rate}
     higher = {source: rate for source, rate in path.sources.items() if limits.get(source, math.inf) > rate}
 
     said = []
     if lower:
-        said.append(
-            f"what is lower{_which(lower, path)} stands until this run ends, also where the booked rate changes"
-        )
+        said.append(f"a lower limit{_which(lower, path)} is kept until this run ends, even if the booked rate changes")
     if higher:
-        said.append(f"what is higher{_which(higher, path)} is taken back within seconds")
-        said.append("change its priority, or admit it anew")
+        said.append(f"a higher limit{_which(higher, path)} is reset within seconds")
+        said.append("change its priority, or admit it again")
     booked = f"penstock cluster serve runs this for {path.application}, booked {number(path.booked_tps)}/s"
-    return f"{booked}: {'; '.join(said) or 'it goes with the book'}"
+    return f"{booked}: {'; '.join(said) or 'it follows the book'}"
 
 
-def _which(sources: Mapping[str, float], path: "PathState") -> str:
+def _which(sources: Mapping[str, float], path: PathState) -> str:
     """Name some of a path's sources with their booked rates, where it has several."""
-    from penstock.cli.output import number
-
     named = ", ".join(f"{source}, booked {number(rate)}/s" for source, rate in sources.items())
     return f" ({named})" if len(path.sources) > 1 else ""
 
 
 def parsed(rates: Sequence[str]) -> dict[str, float | None] | float | None:
     """Return the limits that texts name: one for all sources together, or by source."""
-    from penstock.model.errors import InvalidInput
-
     if len(rates) == 1 and "=" not in rates[0]:
         return _rate(rates[0], rates[0])
     named: dict[str, float | None] = {}
     for text in rates:
         source, equals, rate = text.rpartition("=")
         if not equals:
-            raise InvalidInput("rate", f"expected SOURCE=RATE where there are several, got {text!r}; name its source")
+            raise InvalidInput("rate", f"expected SOURCE=RATE, as there are several, got {text!r}; name its source")
         if source in named:
             raise InvalidInput("rate", f"{source!r} has one already, got {text!r} too; leave one out")
         named[source] = _rate(text, rate)
@@ -99,8 +88,6 @@ def parsed(rates: Sequence[str]) -> dict[str, float | None] | float | None:
 
 
 def _rate(text: str, rate: str) -> float | None:
-    from penstock.model.errors import InvalidInput
-
     if rate == NONE:
         return None
     try:
@@ -108,5 +95,5 @@ def _rate(text: str, rate: str) -> float | None:
     except ValueError:
         value = math.nan
     if not 0.0 <= value < math.inf:  # JSON has no word for the others
-        raise InvalidInput("rate", f"expected tuples a second ≥ 0, or none for no limit, got {text!r}")
+        raise InvalidInput("rate", f"expected tuples per second ≥ 0, or none for no limit, got {text!r}")
     return value

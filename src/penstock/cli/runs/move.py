@@ -1,22 +1,26 @@
 """`penstock runs move`: put one task of a running application elsewhere."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from penstock.cli.inputs import JsonOption, RunOption, RunsOption
-
-if TYPE_CHECKING:
-    from penstock.model.status import Status
+from penstock.cli.output import console, duration, print_json
+from penstock.model.errors import UnknownMachine, UnknownName, nearest
+from penstock.model.status import Status
+from penstock.runtime.control_socket import GetStatus, MoveTask, ask
+from penstock.runtime.storage.run_folder import find_running
 
 EXAMPLE = "penstock runs move 'split[2]' m3"
 MOVE_SECONDS = 120.0  # that an answer is waited for
 
 
 def move(
-    task: Annotated[str, typer.Argument(help="Which: component[number]; quote it for your shell.")],
-    machine: Annotated[str, typer.Argument(metavar="MACHINE|SLOT", help="Where to: a machine, or machine/number.")],
+    task: Annotated[str, typer.Argument(help="The task, component[number]; quote it for your shell.")],
+    machine: Annotated[
+        str, typer.Argument(metavar="MACHINE|SLOT", help="The target: a machine, or a slot as machine/number.")
+    ],
     run: RunOption = None,
     runs: RunsOption = Path("runs"),
     as_json: JsonOption = False,
@@ -26,10 +30,6 @@ def move(
     On a machine it takes the slot with the fewest tasks. Its state moves with it, nothing is lost, and the order of
     tuples is kept; they wait for as long as is printed.
     """
-    from penstock.cli.output import console, duration, print_json
-    from penstock.runtime.control_socket import GetStatus, MoveTask, ask
-    from penstock.runtime.storage.run_folder import find_running
-
     info = find_running(run, runs)
     now = ask(info, GetStatus())
     slot = target_slot(now, task, machine)
@@ -47,13 +47,11 @@ def move(
         console.print(f"moved {outcome.task} from {outcome.before} to {outcome.after}; {held}", markup=False)
 
 
-def target_slot(status: "Status", task: str, where: str) -> str:
+def target_slot(status: Status, task: str, where: str) -> str:
     """Return the slot that a user means: a slot's name, or the one with the fewest tasks on a machine.
 
     A task that is on the machine already stays in its slot.
     """
-    from penstock.model.errors import UnknownMachine, UnknownName, nearest
-
     if task not in status.placement:
         raise UnknownName("task", f"no task is named {task!r}; {nearest(task, status.placement)}")
     slots = slots_by_machine(status)
@@ -71,7 +69,7 @@ def target_slot(status: "Status", task: str, where: str) -> str:
     return min(load, key=lambda slot: load[slot])
 
 
-def slots_by_machine(status: "Status") -> dict[str, list[str]]:
+def slots_by_machine(status: Status) -> dict[str, list[str]]:
     """Return the slots of each machine: those that it says it has, and those in which tasks are."""
     found: dict[str, dict[str, None]] = {}
     for machine in status.machines:

@@ -1,16 +1,35 @@
 """`penstock sim explore`: telemetry of many random placements, to learn from."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
-from penstock.cli.inputs import JsonOption, RunsOption, application_names, cluster_names
-
-if TYPE_CHECKING:
-    from penstock.exploration.guarded_exploration import Limits
-    from penstock.exploration.index import Explored, Index
-    from penstock.model.costs import Costs
+from penstock.cli.flows import both
+from penstock.cli.formatting import plural
+from penstock.cli.inputs import (
+    JsonOption,
+    ParametersOption,
+    RunsOption,
+    SetOption,
+    application_names,
+    chosen_parameters,
+    cluster_names,
+)
+from penstock.cli.output import console, duration, errors, number, print_json
+from penstock.cli.sim.calibrate import application_of
+from penstock.exploration.guarded_exploration import Limits
+from penstock.exploration.index import INDEX, RUNS, Explored, Index
+from penstock.exploration.live_exploration import RemoteTarget, explore_run, machines_of
+from penstock.exploration.twin_exploration import explore_twin
+from penstock.model.cluster import Cluster
+from penstock.model.costs import Costs
+from penstock.model.errors import FileProblem, InvalidInput
+from penstock.model.files import load_costs
+from penstock.model.topology import Application
+from penstock.runtime.storage.run_folder import find_running, refuse_unwritable
 
 SAMPLE_TPS = 20.0  # on the twin, unless said
 MOVES = 3  # live, unless said
@@ -27,34 +46,45 @@ def explore(
         str | None,
         typer.Argument(metavar="CLUSTER", help="A cluster: a file or a name.", autocompletion=cluster_names),
     ] = None,
+    parameter: SetOption = None,
+    parameters: ParametersOption = None,
     run: Annotated[
-        str | None, typer.Option(help="Instead of APP and CLUSTER, live: a run's name, its folder, or latest.")
+        str | None,
+        typer.Option(
+            help="Explore a running application instead of APP and CLUSTER: its run's name, its folder, or latest."
+        ),
     ] = None,
-    output: Annotated[Path, typer.Option(help="A folder for telemetry and the index.")] = Path("explored"),
-    placements: Annotated[int, typer.Option(help="How many to try.", min=1, max=100_000)] = 40,
-    hold: Annotated[float, typer.Option(help="Seconds that each counts; a multiple of --window.")] = 60.0,
+    output: Annotated[Path, typer.Option(help="Folder for telemetry and the index.")] = Path("explored"),
+    placements: Annotated[int, typer.Option(help="Number of placements to try.", min=1, max=100_000)] = 40,
+    hold: Annotated[float, typer.Option(help="Measured seconds per placement; a multiple of --window.")] = 60.0,
     settle: Annotated[
-        float | None, typer.Option(help="Seconds before, that do not count; a window unless said.", min=0)
+        float | None, typer.Option(help="Seconds before them that are not measured; default: one window.", min=0)
     ] = None,
-    window: Annotated[float, typer.Option(help="Seconds of the pipeline's windows.")] = USUAL_WINDOW_S,
+    window: Annotated[float, typer.Option(help="Length of the pipeline's windows in seconds.")] = USUAL_WINDOW_S,
     rates: Annotated[
         str | None,
-        typer.Option(metavar="LOW:HIGH", help="Tuples a second of all sources, drawn for each; the APP's own."),
+        typer.Option(
+            metavar="LOW:HIGH",
+            help="Range of the random rate of each placement, in tuples per second of all sources; "
+            "default: APP's own rate.",
+        ),
     ] = None,
     margin: Annotated[
-        float, typer.Option(help="How much more than its load a placement must carry, as a share.", min=0)
+        float, typer.Option(help="Spare capacity that a placement must have, as a share of its load.", min=0)
     ] = 0.2,
-    costs: Annotated[Path | None, typer.Option(help="Costs that penstock sim calibrate has written.")] = None,
+    costs: Annotated[Path | None, typer.Option(help="Costs of the engine, from penstock sim calibrate.")] = None,
     sample: Annotated[
         float | None,
-        typer.Option(help="On the twin: tuples a second of each source task that are followed; 20.", min=0.001),
+        typer.Option(help="Tuples traced per second, per source task, on the twin; default: 20.", min=0.001),
     ] = None,
-    moves: Annotated[int | None, typer.Option(help="Live: most tasks that move at a time; 3.", min=1)] = None,
+    moves: Annotated[
+        int | None, typer.Option(help="Maximum tasks that move at a time, with --run; default: 3.", min=1)
+    ] = None,
     most_latency: Annotated[
         float | None,
-        typer.Option(metavar="MS", help="Live: mean latency at which to stop; 5 times the present one unless said."),
+        typer.Option(metavar="MS", help="Mean latency at which to stop, with --run; default: 5 times the current one."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="For everything that is drawn by lot.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
     runs: RunsOption = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
@@ -65,26 +95,22 @@ def explore(
     watched, and at the end, or on Ctrl-C, all tasks return to where they were. Use the folder with penstock models
     tables --input; placements.json lists which run had which placement.
     """
-    from penstock.cli.output import print_json
-    from penstock.exploration.guarded_exploration import Limits
-    from penstock.model.costs import Costs
-    from penstock.model.files import load_costs
-    from penstock.runtime.storage.run_folder import refuse_unwritable
-
     refuse_unwritable(output, "--output")
     _refuse_explored(output)
     settings: dict[str, Any] = _times(hold, settle, window)
     settings |= {"placements": placements, "margin": margin, "seed": seed, "tried": _Tried(placements, as_json)}
+    chosen = chosen_parameters(parameter, parameters)
     known = Costs() if costs is None else load_costs(costs)
     if run is not None:
-        _refuse_live(application, cluster, rates, sample)
+        _refuse_live(application, cluster, rates, sample, chosen)
         index = _live(
             run, runs, output, known, Limits(MOVES if moves is None else moves, _seconds(most_latency)), settings
         )
     else:
         _refuse_twin(application, cluster, most_latency, moves)
         followed = {"sample_tps": SAMPLE_TPS if sample is None else sample}
-        index = _twin(application or "", cluster or "", output, known, rates, settings | followed)
+        wanted, machines = both(application or "", cluster or "", chosen)
+        index = _twin(wanted, machines, output, known, rates, settings | followed)
     path = index.save(output) if index.runs else None
     if as_json:
         print_json(index)
@@ -95,8 +121,6 @@ def explore(
 
 
 def _times(hold: float, settle: float | None, window: float) -> dict[str, float]:
-    from penstock.model.errors import InvalidInput
-
     for name, value in (("window", window), ("hold", hold)):
         if not 0 < value < float("inf"):
             raise InvalidInput(name, f"expected a number > 0, got {value:g}; choose another --{name}")
@@ -108,24 +132,24 @@ def _times(hold: float, settle: float | None, window: float) -> dict[str, float]
     return {"hold_s": hold, "settle_s": window if settle is None else settle, "window_s": window}
 
 
-def _refuse_live(application: str | None, cluster: str | None, rates: str | None, sample: float | None) -> None:
-    from penstock.model.errors import InvalidInput
-
+def _refuse_live(
+    application: str | None, cluster: str | None, rates: str | None, sample: float | None, chosen: Mapping[str, Any]
+) -> None:
     if application is not None or cluster is not None:
         named = application if application is not None else cluster
         raise InvalidInput("run", f"expected APP and CLUSTER or --run, got {named!r} and a run; leave one out")
     if sample is not None:
-        problem = "is for the twin, a run follows as many tuples as it was started with"
+        problem = "is for the twin; a run traces as many tuples as it was started with"
         raise InvalidInput("sample", f"{problem}; leave --sample out")
+    if chosen:
+        raise InvalidInput("set", f"a run has its parameters, got {next(iter(chosen))!r}; leave it out")
     if rates is not None:
-        raise InvalidInput("rates", "a run's load is what comes to it; leave --rates out, or explore the twin")
+        raise InvalidInput("rates", "a run's load is what arrives; leave --rates out, or explore the twin")
 
 
 def _refuse_twin(application: str | None, cluster: str | None, most_latency: float | None, moves: int | None) -> None:
-    from penstock.model.errors import InvalidInput
-
     if application is None or cluster is None:
-        raise InvalidInput("app", "expected APP and CLUSTER, or --run RUN; penstock show lists those there are")
+        raise InvalidInput("app", "expected APP and CLUSTER, or --run RUN; penstock show lists the built-in ones")
     if most_latency is not None:
         raise InvalidInput("most_latency", "is for --run; leave --most-latency out")
     if moves is not None:
@@ -134,8 +158,6 @@ def _refuse_twin(application: str | None, cluster: str | None, most_latency: flo
 
 def _factors(rates: str | None, offered: float | None) -> tuple[float, float]:
     """Return between which multiples of its load an application is to be tried."""
-    from penstock.model.errors import InvalidInput
-
     if rates is None:
         return 1.0, 1.0
     low, colon, high = rates.partition(":")
@@ -144,14 +166,12 @@ def _factors(rates: str | None, offered: float | None) -> tuple[float, float]:
     except ValueError:
         least, most = 1.0, 0.0
     if not (colon and 0 < least <= most < float("inf")):
-        raise InvalidInput("rates", f"expected LOW:HIGH, tuples a second, such as 500:2000, got {rates!r}")
+        raise InvalidInput("rates", f"expected LOW:HIGH, tuples per second, such as 500:2000, got {rates!r}")
     total = offered or 1.0
     return least / total, most / total
 
 
 def _seconds(milliseconds: float | None) -> float | None:
-    from penstock.model.errors import InvalidInput
-
     if milliseconds is not None and not 0 < milliseconds < float("inf"):
         problem = f"expected a number > 0, got {milliseconds:g}; choose another --most-latency"
         raise InvalidInput("most_latency", problem)
@@ -160,22 +180,13 @@ def _seconds(milliseconds: float | None) -> float | None:
 
 def _refuse_explored(output: Path) -> None:
     """Refuse a folder that holds another exploration, whose runs would be learnt from along with the new ones."""
-    from penstock.exploration.index import INDEX, RUNS
-    from penstock.model.errors import FileProblem
-
     if (output / INDEX).exists() or any(output.glob(f"{RUNS}.parquet")):
         raise FileProblem(f"{output}: it has the runs of another exploration; choose another --output, or remove it")
 
 
 def _twin(
-    application: str, cluster: str, output: Path, costs: "Costs", rates: str | None, settings: dict[str, Any]
-) -> "Index":
-    import msgspec
-
-    from penstock.cli.inputs import both
-    from penstock.exploration.twin_exploration import explore_twin
-
-    wanted, machines = both(application, cluster)
+    wanted: Application, machines: Cluster, output: Path, costs: Costs, rates: str | None, settings: dict[str, Any]
+) -> Index:
     if not wanted.rate_tps and rates is not None:
         share = {source.name: 1.0 / len(wanted.sources) for source in wanted.sources}
         wanted = msgspec.structs.replace(wanted, rate_tps=share)
@@ -183,12 +194,7 @@ def _twin(
     return explore_twin(wanted, machines, output, costs=costs, factors=factors, **settings)
 
 
-def _live(run: str, runs: Path, output: Path, costs: "Costs", limits: "Limits", settings: dict[str, Any]) -> "Index":
-    from penstock.cli.output import errors
-    from penstock.cli.sim.calibrate import application_of
-    from penstock.exploration.live_exploration import RemoteTarget, explore_run, machines_of
-    from penstock.runtime.storage.run_folder import find_running
-
+def _live(run: str, runs: Path, output: Path, costs: Costs, limits: Limits, settings: dict[str, Any]) -> Index:
     info = find_running(run, runs)
     application = application_of(info, None)
     target = RemoteTarget(info, application, machines_of(info))
@@ -196,7 +202,9 @@ def _live(run: str, runs: Path, output: Path, costs: "Costs", limits: "Limits", 
     measured = costs.applied(application)
     index, done = explore_run(info, target, output, limits=limits, application=measured, **settings)
     if done.skipped:
-        errors.print(f"{done.skipped} placements were left out: no way there sustains the load", markup=False)
+        errors.print(
+            f"{done.skipped} placements were skipped: no sequence of moves to them sustains the load", markup=False
+        )
     return index
 
 
@@ -207,27 +215,22 @@ class _Tried:
         self._placements = placements
         self._quiet = quiet
 
-    def __call__(self, name: str, found: "Explored") -> None:
-        from penstock.cli.output import duration, errors, number
-
+    def __call__(self, name: str, found: Explored) -> None:
         if self._quiet:
             return
-        latency = "nothing came to its end" if found.mean_s is None else f"mean latency {duration(found.mean_s)}"
+        latency = "no tuple was completed" if found.mean_s is None else f"mean latency {duration(found.mean_s)}"
         where = f"{found.machines} machine{'s' if found.machines > 1 else ''}"
         text = f"{name} of {self._placements}: {where}, {number(sum(found.rates.values()))} tuples/s, {latency}"
         errors.print(text, markup=False, soft_wrap=True)
 
 
-def _conclude(index: "Index", path: Path | None) -> None:
-    from penstock.cli.formatting import plural
-    from penstock.cli.output import console
-
+def _conclude(index: Index, path: Path | None) -> None:
     way = "live" if index.live else "on the twin"
     told = f"{plural(len(index.runs), 'placement')} of {index.application} on {index.cluster}, {way}"
-    told += "; nothing is written" if path is None else f"; written: {path}"
+    told += "; nothing was written" if path is None else f"; written: {path}"
     console.print(told, markup=False, soft_wrap=True)
-    early = f"it ended early: {index.stopped}" if index.stopped else ""
-    back = index.left or ("tasks are where they were" if early and index.live else "")
+    early = f"ended early: {index.stopped}" if index.stopped else ""
+    back = index.left or ("all tasks are back where they were" if early and index.live else "")
     if early or back:
         console.print("; ".join(filter(None, (early, back))), markup=False, soft_wrap=True)
     elif path is not None:

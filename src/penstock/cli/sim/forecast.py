@@ -4,16 +4,22 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 import typer
+from rich.markup import escape
 
+from penstock.cli.formatting import plural
 from penstock.cli.inputs import JsonOption, refuse_outputs
-
-if TYPE_CHECKING:
-    from penstock.cli.sim.series import Series
-    from penstock.policies.forecast.api import Counts, Forecaster
-    from penstock.policies.forecast.backtest import Score
+from penstock.cli.output import console, duration, number, policy_cell, print_json, table
+from penstock.cli.progress import counting
+from penstock.cli.sim.series import Series, find_series
+from penstock.model.kernel import preparing
+from penstock.policies.forecast.api import Counts, Forecaster, MissingExtra
+from penstock.policies.forecast.backtest import Score, judge, warm_up
+from penstock.policies.registry import PolicyKind, names
+from penstock.policies.registry import forecaster as make
 
 EXAMPLE = (
     "penstock sim forecast diurnal:rate=8,period=600 on-off:rate=8 --forecaster kalman --forecaster ewma:alpha=0.4"
@@ -25,15 +31,13 @@ class Tried(NamedTuple):
 
     forecaster: str
     honest: bool
-    said: "Counts"
-    score: "Score"
+    said: Counts
+    score: Score
     seconds: float
 
 
 def forecaster_names(incomplete: str) -> list[str]:
     """Complete the name of a forecaster."""
-    from penstock.policies.registry import PolicyKind, names
-
     return [name for name in (*names(PolicyKind.FORECAST), "all") if name.startswith(incomplete)]
 
 
@@ -42,28 +46,29 @@ def forecast(
         list[str],
         typer.Argument(
             metavar="TRACE...",
-            help="Recorded arrivals: a file of counts, one a line; csv with a header timestamp,value or timestamp,…; "
-            "or seconds and bytes, a packet a line. FILE:rate=8 scales it. Or a process: NAME:PARAMETER=VALUE.",
+            help="Recorded arrivals: a file of counts, one per line; CSV with a header timestamp,value "
+            "or timestamp,…; or seconds and bytes, one packet per line. FILE:rate=8 scales it. Or "
+            "a process: NAME:PARAMETER=VALUE.",
         ),
     ],
     forecaster: Annotated[
         list[str] | None,
         typer.Option(
-            help="A forecaster, NAME or NAME:PARAMETER=VALUE; repeat for more; all (the default): every other one.",
+            help="Forecaster, NAME or NAME:PARAMETER=VALUE; repeatable; all: all others; default: all.",
             autocompletion=forecaster_names,
         ),
     ] = None,
-    lead: Annotated[int, typer.Option(help="How many slots ahead.", min=1)] = 1,
+    lead: Annotated[int, typer.Option(help="Slots to forecast ahead.", min=1)] = 1,
     slots: Annotated[
-        int | None, typer.Option(help="How many slots at most; without it all of a trace, 10,000 of a process.", min=2)
+        int | None, typer.Option(help="Maximum slots; default: all of a trace, 10,000 of a process.", min=2)
     ] = None,
     slot: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", help="A slot's length; without it a trace's own interval, or about 4 tuples long."
+            metavar="SECONDS", help="Length of a slot; default: the trace's interval, or the time of about 4 tuples."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="For processes and forecasters that draw lots.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of processes and forecasters.", min=0)] = 0,
     plot: Annotated[Path | None, typer.Option(help="Draw traces, forecasts and errors (.png, .svg, .pdf).")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -74,25 +79,21 @@ def forecast(
     only earlier slots; the oracles among them show what a perfect forecast, or phantoms alone, would achieve. The
     first tenth of the slots, at most 1,000, is not judged.
     """
-    from penstock.cli.sim.series import find_series
-
     refuse_outputs(None, plot, *trace)
     names, left_out = chosen_forecasters(forecaster or ["all"])
     found = [find_series(text, slot, slots, seed) for text in trace]
     tried = list(_with_progress(found, names, lead, seed, quiet=as_json))
     results = [tried[i * len(names) : (i + 1) * len(names)] for i in range(len(found))]
     if plot is not None:
-        from penstock.cli.sim.forecast_plots import plot_forecasts
+        from penstock.cli.sim.forecast_plots import plot_forecasts  # imports matplotlib
 
         plot_forecasts(list(zip(found, results, strict=True)), lead, plot)
     if as_json:
         _print_json(found, results, lead, seed)
         return
-    from penstock.cli.output import console
-
     for series, rows in zip(found, results, strict=True):
         _print(series, rows, lead)
-    console.print("★ least squared error. Oracles, which look ahead, are dim and have no star.", style="dim")
+    console.print("★ lowest squared error. Oracles, which know the future, are dim and have no star.", style="dim")
     for note in left_out:
         console.print(f"{note}; left out", style="dim", soft_wrap=True, markup=False)
     if plot is not None:
@@ -101,10 +102,6 @@ def forecast(
 
 def chosen_forecasters(specs: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the forecasters asked for, each once, and why some of `all` cannot be asked; others are refused."""
-    from penstock.policies.forecast.api import MissingExtra
-    from penstock.policies.registry import PolicyKind, names
-    from penstock.policies.registry import forecaster as make
-
     named = list(dict.fromkeys(spec for spec in specs if spec != "all"))
     for spec in named:
         make(spec)
@@ -127,11 +124,7 @@ def best_of(rows: Sequence[Tried]) -> Tried | None:
     return min((row for row in rows if row.honest), key=lambda row: row.score.mse, default=None)
 
 
-def _with_progress(
-    found: "Sequence[Series]", names: Sequence[str], lead: int, seed: int, quiet: bool
-) -> Iterator[Tried]:
-    from penstock.cli.progress import counting
-
+def _with_progress(found: Sequence[Series], names: Sequence[str], lead: int, seed: int, quiet: bool) -> Iterator[Tried]:
     with counting("forecasting", len(found) * len(names), quiet) as tell:
         for series in found:
             for name in names:
@@ -140,13 +133,7 @@ def _with_progress(
                 tell(f"{series.name}: {name}", 1)
 
 
-def _try(series: "Series", spec: str, lead: int, seed: int) -> Tried:
-    import numpy as np
-
-    from penstock.model.kernel import preparing
-    from penstock.policies.forecast.backtest import judge, warm_up
-    from penstock.policies.registry import forecaster as make
-
+def _try(series: Series, spec: str, lead: int, seed: int) -> Tried:
     warm_up(len(series.counts), lead)  # refuses a series that is too short
     chosen = _with_clock(make(spec), spec, series.slot)
     with preparing() as compiling:
@@ -156,28 +143,23 @@ def _try(series: "Series", spec: str, lead: int, seed: int) -> Tried:
     return Tried(spec, chosen.honest, said, judge(said, series.counts, lead), seconds)
 
 
-def _with_clock(chosen: "Forecaster", spec: str, slot: float) -> "Forecaster":
+def _with_clock(chosen: Forecaster, spec: str, slot: float) -> Forecaster:
     """Tell a forecaster that goes by the clock how long a slot is, unless the user did."""
     knows: Any = chosen
     return replace(knows, slot=slot) if hasattr(chosen, "slot") and "slot=" not in spec else chosen
 
 
-def _print(series: "Series", rows: Sequence[Tried], lead: int) -> None:
-    from rich.markup import escape
-
-    from penstock.cli.formatting import plural
-    from penstock.cli.output import console, duration, number, policy_cell, table
-
+def _print(series: Series, rows: Sequence[Tried], lead: int) -> None:
     counts = series.counts
     console.print(f"[bold]{escape(series.name)}[/], {plural(lead, 'slot')} ahead", soft_wrap=True)
     console.print(
-        f"[dim]{plural(len(counts), 'slot')} of {duration(series.slot)}; tuples a slot: mean {number(counts.mean())}, "
-        f"variance {number(counts.var())}, most {counts.max():,}[/]",
+        f"[dim]{plural(len(counts), 'slot')} of {duration(series.slot)}; tuples per slot: "
+        f"mean {number(counts.mean())}, variance {number(counts.var())}, maximum {counts.max():,}[/]",
         soft_wrap=True,
     )
     if series.interpolated:
-        told = f"it counts by {duration(series.interval)}; within that, tuples are taken to come evenly"
-        console.print(f"[yellow]{told}, which is easy to foresee; leave the slot out[/]", soft_wrap=True)
+        told = f"it counts by {duration(series.interval)}; within that, arrivals are assumed to be even"
+        console.print(f"[yellow]{told}, which is easy to forecast; leave the slot out[/]", soft_wrap=True)
     console.print()
     made = table("forecaster", "MSE", "bias", "mean abs.\nerror", "phantoms", "misses", "took")
     best = best_of(rows)
@@ -201,10 +183,7 @@ def _share(value: float) -> str:
     return "-" if value != value else f"{value:.1%}"
 
 
-def _print_json(found: "Sequence[Series]", results: Sequence[Sequence[Tried]], lead: int, seed: int) -> None:
-    from penstock.cli.output import print_json
-    from penstock.policies.forecast.backtest import warm_up
-
+def _print_json(found: Sequence[Series], results: Sequence[Sequence[Tried]], lead: int, seed: int) -> None:
     print_json(
         {
             "lead": lead,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from matplotlib import pyplot
@@ -12,19 +12,16 @@ from matplotlib.ticker import MaxNLocator
 from penstock.cli.formatting import plural
 from penstock.cli.output import duration, number
 from penstock.cli.plots import BEST, GREY, save_figure
-from penstock.cli.sim.forecast import best_of
+from penstock.cli.sim.forecast import Tried, best_of
+from penstock.cli.sim.series import Series
 from penstock.policies.forecast.backtest import warm_up
-
-if TYPE_CHECKING:
-    from penstock.cli.sim.forecast import Tried
-    from penstock.cli.sim.series import Series
 
 STRETCH = 80  # slots that are drawn: more would run into each other
 COLOURS = ("#4878a8", "#5b9a68", "#8a6bb1", "#b8963e", "#4fa6ad", "#a85c7f", "#6b6b8f", "#8c6d4f")
 FAR = 30.0  # largest to smallest error from which on an axis is logarithmic
 
 
-def plot_forecasts(tried: "Sequence[tuple[Series, Sequence[Tried]]]", lead: int, path: Path) -> None:
+def plot_forecasts(tried: Sequence[tuple[Series, Sequence[Tried]]], lead: int, path: Path) -> None:
     """Draw a row a trace: forecasts of those that do not look ahead over what came, and the squared errors of all."""
     bars = max(len(rows) for _, rows in tried)
     height = max(2.6, 0.9 + 0.24 * bars)
@@ -36,12 +33,12 @@ def plot_forecasts(tried: "Sequence[tuple[Series, Sequence[Tried]]]", lead: int,
         _draw_stretch(left, series, rows, colour, lead)
         _draw_errors(right, rows, colour)
     figure.suptitle(
-        f"Forecasts {plural(lead, 'slot')} ahead: grey is what came; the least squared error in orange", fontsize=10
+        f"Forecasts {plural(lead, 'slot')} ahead: arrivals in grey; the lowest squared error in orange", fontsize=10
     )
     save_figure(figure, path)
 
 
-def _colours(rows: "Sequence[Tried]") -> dict[str, str]:
+def _colours(rows: Sequence[Tried]) -> dict[str, str]:
     """Give every forecaster that says something its colour, the same in every row, and the best that of the best."""
     best = best_of(rows)
     speaking = [row for row in rows if row.honest and row.said.any()]
@@ -49,7 +46,7 @@ def _colours(rows: "Sequence[Tried]") -> dict[str, str]:
     return {row.forecaster: BEST if row is best else given.get(row.forecaster, GREY) for row in rows}
 
 
-def _draw_stretch(axis: Axes, series: "Series", rows: "Sequence[Tried]", colour: Mapping[str, str], lead: int) -> None:
+def _draw_stretch(axis: Axes, series: Series, rows: Sequence[Tried], colour: Mapping[str, str], lead: int) -> None:
     """Draw the middle of what is judged: what came as bars, what was said as lines."""
     first = warm_up(len(series.counts), lead)
     begin = max(first, (first + len(series.counts) - STRETCH) // 2)
@@ -74,7 +71,7 @@ def _draw_stretch(axis: Axes, series: "Series", rows: "Sequence[Tried]", colour:
     _tidy(axis, "y")
 
 
-def _draw_errors(axis: Axes, rows: "Sequence[Tried]", colour: Mapping[str, str]) -> None:
+def _draw_errors(axis: Axes, rows: Sequence[Tried], colour: Mapping[str, str]) -> None:
     """Draw the squared errors as bars, in the colours of the lines, which so need no other legend."""
     errors = [row.score.mse for row in rows]
     some = [error for error in errors if error > 0]

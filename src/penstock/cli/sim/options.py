@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.inputs import policy_names
+from penstock.policies.registry import PolicyKind, names
 
 USUAL_POLICY = "t-heron"
 
@@ -15,8 +16,6 @@ def _completer(kind: str, *more: str) -> Callable[[str], list[str]]:
     """Return what completes the name of a policy of a kind."""
 
     def complete(incomplete: str) -> list[str]:
-        from penstock.policies.registry import PolicyKind, names
-
         return [name for name in (*names(PolicyKind(kind)), *more) if name.startswith(incomplete)]
 
     return complete
@@ -25,15 +24,15 @@ def _completer(kind: str, *more: str) -> Callable[[str], list[str]]:
 RoutingsOption = Annotated[
     list[str] | None,
     typer.Option(
-        help="Which way tuples go: NAME or NAME:PARAMETER=VALUE; repeat to compare; all: every other one. Without "
-        "it the plan's, or all.",
+        help="Routing policy, NAME or NAME:PARAMETER=VALUE; repeat to compare; all: all others; "
+        "default: the plan's, or all.",
         autocompletion=_completer("routing", "all"),
     ),
 ]
 SendingOption = Annotated[
     str | None,
     typer.Option(
-        help="Which out-queue of a machine sends first; with --link. Without it the plan's, or fifo.",
+        help="Sending policy, which orders a machine's out-queues, with --link; default: the plan's, or fifo.",
         autocompletion=_completer("sending"),
     ),
 ]
@@ -41,15 +40,16 @@ ArrivalsOption = Annotated[
     str | None,
     typer.Option(
         metavar="PROCESS",
-        help="What comes to all sources together: a trace (FILE or FILE:rate=900,speed=300), or constant, poisson, "
-        "on-off (on, burst), self-similar (hurst, cv), diurnal (amplitude, period, phase), step (factor, at), each "
-        "with rate=, tuples a second: on-off:rate=900,burst=2. Without it, Poisson at the application's own rate, "
-        "or at 80 % of what it can carry.",
+        help="Arrivals of all sources together: a trace (FILE or FILE:rate=900,speed=300), or "
+        "constant, poisson, on-off (on, burst), self-similar (hurst, cv), diurnal (amplitude, "
+        "period, phase), step (factor, at), each with rate= in tuples per second: "
+        "on-off:rate=900,burst=2; default: Poisson at the application's own rate, or at 80 % "
+        "of its capacity.",
     ),
 ]
-SlotsOption = Annotated[int | None, typer.Option(help="How many slots of time; 10,000 unless said.", min=1)]
+SlotsOption = Annotated[int | None, typer.Option(help="Number of slots; default: 10,000.", min=1)]
 SlotOption = Annotated[
-    float | None, typer.Option("--slot-ms", help="A slot's length in milliseconds; the plan's, or 10, unless said.")
+    float | None, typer.Option("--slot-ms", help="Length of a slot in milliseconds; default: the plan's, or 10.")
 ]
 WarmUpOption = Annotated[
     int | None, typer.Option("--warm-up", help="Slots before measuring starts; default: a tenth of them.", min=0)
@@ -59,29 +59,29 @@ WarmUpSecondsOption = Annotated[
 ]
 PolicyOption = Annotated[
     str | None,
-    typer.Option(help=f"Who places the tasks; without it, {USUAL_POLICY}.", autocompletion=policy_names),
+    typer.Option(help=f"Policy that places the tasks; default: {USUAL_POLICY}.", autocompletion=policy_names),
 ]
 PlanOption = Annotated[
     Path | None,
-    typer.Option(help="Instead of --policy: a plan file that says where tasks are; its tuple policies are used."),
+    typer.Option(help="Plan file to use instead of --policy, with its tuple policies."),
 ]
 LookAheadOption = Annotated[
-    int | None, typer.Option("--look-ahead", metavar="SLOTS", help="How far ahead sources see.", min=0)
+    int | None, typer.Option("--look-ahead", metavar="SLOTS", help="Slots that sources see ahead.", min=0)
 ]
 ForecasterOption = Annotated[
     str | None,
     typer.Option(
-        help="What they see; without it, exactly what will come. Alone: one slot ahead.",
+        help="Forecaster of what they see; default: the actual arrivals; alone: one slot ahead.",
         autocompletion=_completer("forecast"),
     ),
 ]
 LinkOption = Annotated[
     int | None,
-    typer.Option(metavar="TUPLES", help="Tuples that may leave a machine a slot; without it, any number.", min=1),
+    typer.Option(metavar="TUPLES", help="Maximum tuples that leave a machine per slot; default: no limit.", min=1),
 ]
-SeedsOption = Annotated[list[int] | None, typer.Option(help="Repeat for means over several.", min=0)]
+SeedsOption = Annotated[list[int] | None, typer.Option(help="Random seed; repeat for means over several.", min=0)]
 CheckOption = Annotated[
-    bool, typer.Option("--check", help="Verify in every slot that no tuple is lost or doubled; slower.")
+    bool, typer.Option("--check", help="Check in every slot that no tuple is lost or duplicated; slower.")
 ]
 RateOption = Annotated[
     float | None,

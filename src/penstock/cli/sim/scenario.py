@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock.cli.inputs import both, check_policies_in, naming, plan_file
+from penstock.cli.flows import both
+from penstock.cli.inputs import check_policies_in, naming, plan_file
 from penstock.cli.sim.options import USUAL_POLICY
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput

@@ -49,7 +49,7 @@ def find_series(text: str, slot: float | None, slots: int | None, seed: int) -> 
         whole = Replay(path=text)
         process, title = _in_own_slots(whole, slot), Path(text).name
     else:
-        problem = f"no file and no arrival process is named {text!r}; there are the processes {choices(ARRIVALS)}"
+        problem = f"no file and no arrival process is named {text!r}; the processes are {choices(ARRIVALS)}"
         raise UnknownName("trace", problem)
     counts = process.counts(_number(process, slots), np.random.default_rng(seed))
     interval = 0.0

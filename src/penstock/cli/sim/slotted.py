@@ -121,7 +121,7 @@ def _simulated(
 def _show(told: Told, check: bool, plot: Path | None, as_json: bool) -> None:
     """Draw what was found, where that is asked for, and print it."""
     if plot is not None:
-        from penstock.cli.sim.slotted_plots import plot_simulation
+        from penstock.cli.sim.slotted_plots import plot_simulation  # imports matplotlib
 
         plot_simulation(told.found, f"{told.setting.topology.name} on {told.setting.cluster.name}", plot)
     if as_json:
@@ -139,7 +139,7 @@ def _look(ahead: int | None, forecaster: str | None) -> LookAhead:
         return LookAhead(ahead or 0)
     make_forecaster(forecaster)
     if ahead == 0:
-        problem = f"expected 1 slot or more beside --forecaster {forecaster}, got 0: nobody would look; leave one out"
+        problem = f"expected 1 slot or more with --forecaster {forecaster}, got 0; leave one out"
         raise InvalidInput("look_ahead", problem)
     return LookAhead(1 if ahead is None else ahead, forecaster)
 

@@ -1,16 +1,14 @@
 """The picture of a simulation: what waits over time, and how response times are distributed, a line a routing."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
 from penstock.cli.plots import BEST, GREY, save_figure
-
-if TYPE_CHECKING:
-    from penstock.simulation.slotted import RoutingComparison
+from penstock.simulation.slotted import RoutingComparison
 
 COLOURS = ("#4878a8", "#5b9a68", "#8a6bb1", "#b8963e", "#4fa6ad", "#a85c7f", "#6b6b8f", "#8c6d4f", "#7a9a3c")
 DASHES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (1, 1)))  # curves may lie on one another
@@ -20,7 +18,7 @@ SERVED_AHEAD = 0.1  # slots that stand for none at all, where the axis is logari
 RAREST = 1e-4  # share of tuples down to which the distribution is drawn
 
 
-def plot_simulation(found: "RoutingComparison", title: str, path: Path) -> None:
+def plot_simulation(found: RoutingComparison, title: str, path: Path) -> None:
     """Draw the first seed of every routing, the best in orange and on top."""
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(13, 4.6))
     colours = iter(COLOURS * len(found.results))
@@ -48,7 +46,7 @@ def plot_simulation(found: "RoutingComparison", title: str, path: Path) -> None:
     right.set_ylim(RAREST, 1.0)
     _finish(right, "response time (ms)", "share of source tuples that take longer (1 is all)")
     right.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8)
-    figure.suptitle(f"{title}: {found.load.offered_tps:,.0f} tuples/s; least mean response in orange", fontsize=10)
+    figure.suptitle(f"{title}: {found.load.offered_tps:,.0f} tuples/s; lowest mean response in orange", fontsize=10)
     save_figure(figure, path)
 
 

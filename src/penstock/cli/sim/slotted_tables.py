@@ -1,13 +1,11 @@
 """What a simulation found, as a table for people and as JSON for programs."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from penstock.cli.formatting import plural
 from penstock.cli.output import console, number, policy_cell, print_json, table
-
-if TYPE_CHECKING:
-    from penstock.simulation.slotted import LookAhead, RoutingComparison, RoutingResult, SlottedApplication, SlottedLoad
+from penstock.simulation.slotted import LookAhead, RoutingComparison, RoutingResult, SlottedApplication, SlottedLoad
 
 WIDE = 110  # columns of a terminal with room for everything
 COLUMNS = (
@@ -21,11 +19,11 @@ OFF = 0.03  # share by which what came may differ from the rate asked for before
 class Told(NamedTuple):
     """What was asked of a simulation, and what it found."""
 
-    setting: "SlottedApplication"
-    found: "RoutingComparison"
+    setting: SlottedApplication
+    found: RoutingComparison
     placed_by: str
     arrivals: str | None  # as the user says it
-    look: "LookAhead"
+    look: LookAhead
     seeds: Sequence[int]
     notes: Sequence[str]  # that a user should know
 
@@ -42,7 +40,9 @@ class Told(NamedTuple):
         if asked is None or abs(offered / asked - 1) <= OFF:
             return list(self.notes)
         seconds = (self.found.slots - self.found.warm_up) * self.found.slot_ms / 1e3
-        came = f"{number(offered, 4)}/s came in the {number(seconds)} s that count, {number(asked, 4)}/s were asked for"
+        came = (
+            f"{number(offered, 4)}/s arrived in the {number(seconds)} measured s, {number(asked, 4)}/s were requested"
+        )
         return [f"{came}: the rate is a mean over a longer time; add --slots", *self.notes]
 
 
@@ -66,7 +66,7 @@ def print_found(told: Told) -> None:
     for note in told.all_notes:
         console.print(note, style="dim", markup=False, soft_wrap=True)
     spread = "; ± one standard deviation over seeds" if len(told.seeds) > 1 else ""
-    star = "★ least mean response time, within 1 % the least cost"
+    star = "★ lowest mean response time; within 1 % the lowest cost"
     console.print(f"\n{star}{spread}. Simulated, nothing ran.", style="dim", soft_wrap=True)
 
 
@@ -83,7 +83,7 @@ def _circumstances(told: Told) -> str:
     return "; ".join(parts)
 
 
-def _cells(found: "RoutingComparison", result: "RoutingResult") -> dict[str, str]:
+def _cells(found: RoutingComparison, result: RoutingResult) -> dict[str, str]:
     response, least = result.mean("response"), found.load.least_cost
     spread = f" ±{number(result.deviation('response') * found.slot_ms, 2)}" if len(result.outcomes) > 1 else ""
     ratio = result.mean("cost") / least if least else None
@@ -101,7 +101,7 @@ def _cells(found: "RoutingComparison", result: "RoutingResult") -> dict[str, str
     }
 
 
-def warning(load: "SlottedLoad") -> str | None:
+def warning(load: SlottedLoad) -> str | None:
     """Say in one line that more comes than can be carried, and what the limit is."""
     offered = f"{number(load.offered_tps, 4)}/s offered"
     if load.phantom_tps:
@@ -109,12 +109,12 @@ def warning(load: "SlottedLoad") -> str | None:
     if load.exceeded:
         return (
             f"overload: {load.limit} is used up at {number(load.carried_tps, 4)}/s of the {offered}, whatever the "
-            "routing: queues grow as long as one looks"
+            "routing: queues grow without bound"
         )
     if load.uneven:
         return (
             f"an even split uses up {load.even_limit} at {number(load.even_tps, 4)}/s of the {offered}: only routings "
-            "that look at load can keep up"
+            "that use the load can keep up"
         )
     return None
 
@@ -146,7 +146,7 @@ def print_found_json(told: Told) -> None:
     )
 
 
-def _record(found: "RoutingComparison", result: "RoutingResult") -> dict[str, Any]:
+def _record(found: RoutingComparison, result: RoutingResult) -> dict[str, Any]:
     least = found.load.least_cost
     slots = {name: result.mean(name) for name in ("response", "response_p99", "response_max", "queueing")}
     others = ("cost", "backlog", "queued_in", "queued_out", "fairness", "tuples", "unfinished", "hops", "dropped")

@@ -77,7 +77,7 @@ def twin(
         records=records,
     )
     if plot is not None:
-        from penstock.cli.sim.twin_plots import plot_events  # matplotlib
+        from penstock.cli.sim.twin_plots import plot_events  # imports matplotlib
 
         plot_events(found, scenario, plot)
     if as_json:
@@ -92,11 +92,11 @@ def warning(found: TwinResult) -> str | None:
     if load.exceeded:
         return (
             f"overload: {load.limit} is used up at {number(load.capacity_tps, 4)}/s of the {offered}/s offered: "
-            "latencies grow as long as one looks"
+            "latencies grow without bound"
         )
     if found.behind:
         ended = number(found.mean("throughput_tps"), 4)
-        return f"only {ended}/s of the {offered}/s offered end: latencies grow as long as one looks"
+        return f"only {ended}/s of the {offered}/s offered end: latencies grow without bound"
     return None
 
 

@@ -1,24 +1,21 @@
 """The picture of a simulation by events: how latencies are distributed, and how busy machines are."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib import pyplot
 
 from penstock.cli.plots import BAR, BEST, GREY, save_figure
+from penstock.cli.sim.scenario import Scenario
 from penstock.cli.sim.twin import FULL
 from penstock.model.taskgraph import Floats
-
-if TYPE_CHECKING:
-    from penstock.cli.sim.scenario import Scenario
-    from penstock.simulation.twin import TwinResult
+from penstock.simulation.twin import TwinResult
 
 POINTS = 2000  # of a line; more would not be seen
 RAREST = 1e-4  # share of tuples down to which the distribution is drawn, where there are as many
 
 
-def plot_events(found: "TwinResult", case: "Scenario", path: Path) -> None:
+def plot_events(found: TwinResult, case: Scenario, path: Path) -> None:
     """Draw the latencies of every seed, and the share of each machine's cores in use."""
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 4.4))
     least = 0.1

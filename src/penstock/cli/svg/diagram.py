@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import networkx as nx
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from penstock.cli.svg.geometry import along, boxes_around, hits, leaving, overlapping, segments
 from penstock.cli.svg.layout import GAP, lay_out
@@ -100,9 +103,6 @@ def _place(nodes: Sequence[Node], links: Sequence[Link], ends: Ints) -> Diagram:
 
 def _parts(count: int, ends: Ints) -> list[Ints]:
     """Return the nodes of every connected part, the largest part first."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     joined = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(count, count))
     number, label = connected_components(joined, directed=False)
     return sorted(
@@ -139,8 +139,6 @@ def _normal(start: Floats, end: Floats) -> Floats:
 
 def _around(start: Floats, end: Floats, walls: Floats, clear: float) -> Floats:
     """Return the shortest way from point to point past walls, over the corners of those in the way."""
-    import networkx as nx
-
     met: set[int] = set()
     line = np.vstack([start, end])
     while True:

@@ -7,7 +7,10 @@ wasted room is kept. All start from fixed positions, so that the same diagram al
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import networkx as nx
 import numpy as np
+from grandalf.graphs import Edge, Graph, Vertex
+from grandalf.layouts import SugiyamaLayout, VertexViewer
 
 from penstock.cli.svg.geometry import boxes_around, crossings, hits, overlapping
 from penstock.model.taskgraph import Floats, Ints
@@ -34,8 +37,6 @@ def lay_out(sizes: Floats, ends: Ints, tops: Sequence[int], apart: Floats) -> Fl
 
 
 def _candidates(sizes: Floats, ends: Ints, tops: Sequence[int], apart: Floats) -> Iterator[Floats]:
-    import networkx as nx
-
     graph = nx.Graph()
     graph.add_nodes_from(range(len(sizes)))
     length = np.hypot(*sizes.T)[ends].mean(axis=1) + 0.6 * apart[0] + GAP
@@ -64,8 +65,6 @@ def _candidates(sizes: Floats, ends: Ints, tops: Sequence[int], apart: Floats) -
 
 def by_stress(graph: Any) -> Floats:
     """Return centres whose distances are near the lengths of the shortest ways; the longer axis lies level."""
-    import networkx as nx
-
     lengths = dict(nx.all_pairs_dijkstra_path_length(graph))
     wanted = np.array([[lengths[a][b] for b in graph] for a in graph])
     start = _scaled_down(wanted)
@@ -93,9 +92,6 @@ def _scaled_down(wanted: Floats) -> Floats:
 
 def in_layers(sizes: Floats, ways: Sequence[tuple[int, int]], beside: float, below: float) -> Floats:
     """Return centres in layers from top to bottom, every way leading downwards."""
-    from grandalf.graphs import Edge, Graph, Vertex
-    from grandalf.layouts import SugiyamaLayout, VertexViewer
-
     vertices = [Vertex(number) for number in range(len(sizes))]
     for vertex, (width, height) in zip(vertices, sizes.tolist(), strict=True):
         vertex.view = VertexViewer(width, height)
@@ -110,8 +106,6 @@ def in_layers(sizes: Floats, ways: Sequence[tuple[int, int]], beside: float, bel
 
 def _downwards(graph: Any, tops: Sequence[int]) -> list[tuple[int, int]]:
     """Return the links of a network, each from the end that is nearer to the top."""
-    import networkx as nx
-
     depth = nx.multi_source_dijkstra_path_length(graph, set(tops) or set(nx.center(graph)), weight=None)
     return [(a, b) if (depth[a], a) < (depth[b], b) else (b, a) for a, b in graph.edges]
 

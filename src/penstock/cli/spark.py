@@ -1,0 +1,35 @@
+"""A Spark session for a command, with its progress."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from penstock.cli.output import errors
+from penstock.cli.progress import spinning
+from penstock.pipeline.session import session
+
+
+@contextmanager
+def on_spark(
+    name: str,
+    reads: Path,
+    master: str | None,
+    quiet: bool,
+    settings: Mapping[str, str] | None = None,
+    brief: bool = True,
+) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
+    """Start Spark; yield its session, and what prints each step: to a terminal with the time, else as a line.
+
+    name: of the session; reads: what is read on it; brief: see `session`.
+    """
+    with spinning("starting Spark", quiet) as show, session(name, master, settings=settings, brief=brief) as spark:
+
+        def tell(doing: str) -> None:
+            show(doing)
+            if not quiet and not errors.is_terminal:
+                errors.print(doing, markup=False, soft_wrap=True)
+
+        tell(f"reading {reads} on {spark.sparkContext.master}")
+        yield spark, tell
