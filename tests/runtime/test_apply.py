@@ -93,7 +93,7 @@ def test_an_applied_plan_moves_tasks_and_turns_streams_to_its_links(tmp_path: Pa
     assert times == pytest.approx([0.030] * len(times), abs=0.002)
 
 
-def test_telemetry_tells_when_a_plan_began_and_where_a_moved_task_was(tmp_path: Path) -> None:
+def test_telemetry_has_the_start_of_a_plan_and_the_moves_of_tasks(tmp_path: Path) -> None:
     machines = Cluster(name="three", machines=tuple(Machine(name=name) for name in "abc"))
     flow = Dataflow("moved")
     flow.sink("out", Captured([]), flow.source("numbers", Generated(int, rate=20.0)))

@@ -180,7 +180,7 @@ def test_a_state_that_its_annotation_cannot_be_read_by_names_the_task() -> None:
     assert cluster.controller.recovery.count == 0
 
 
-def test_a_factory_that_raises_names_its_component_where_the_application_is_made() -> None:
+def test_a_factory_that_raises_names_its_component() -> None:
     with pytest.raises(InvalidInput, match=r"^numbers: its factory raised ValueError: boom"):
         _ = passing(source=boom).application  # type: ignore[arg-type]
 
@@ -193,13 +193,13 @@ def test_a_factory_that_raises_on_a_worker_names_the_task() -> None:
 
 
 @pytest.mark.parametrize("given", [7, boom])
-def test_a_poll_that_gives_no_list_names_the_source(given: Any) -> None:
+def test_a_poll_that_returns_no_list_names_the_source(given: Any) -> None:
     cluster = TestCluster(passing(source=RaisingSource("poll", lambda *_: given)), workers=3)
     with pytest.raises(ApplicationFailed, match=r"^numbers\[0\]: TypeError: .* is not iterable in poll"):
         cluster.start().finish()
 
 
-def test_a_source_whose_poll_raises_is_asked_again_under_retry() -> None:
+def test_a_source_whose_poll_raises_is_polled_again_under_retry() -> None:
     tries: list[float] = []
 
     class Unsteady(Given):
@@ -307,7 +307,7 @@ class Visit(TypedDict):
         {"page": "a", "items": 3},
     ],
 )
-def test_a_field_has_the_same_key_whatever_holds_it(value: Any) -> None:
+def test_a_field_has_the_same_key_in_any_container(value: Any) -> None:
     take = extractor(("page",))
     assert take is not None
     assert take(value) == "a"
@@ -324,7 +324,7 @@ def test_fields_of_dicts_may_be_named_as_methods_of_theirs_are_or_be_nested() ->
         extractor(("page",))("text")  # type: ignore[misc]
 
 
-def test_a_field_that_a_declared_type_does_not_have_is_refused_at_once() -> None:
+def test_rejects_a_field_that_a_declared_type_does_not_have() -> None:
     flow = ps.Dataflow("typed")
     for name, kind in (("small", Small), ("visit", Visit), ("struct", Page)):
         given = flow.source(name, Given([]), gives=kind)
@@ -453,7 +453,7 @@ def test_a_tuple_that_cannot_be_read_moves_along_with_its_task(seed: int) -> Non
 
 
 @pytest.mark.parametrize("sample_tps", [-1.0, 0.0])
-def test_outputs_and_tasks_that_there_are_not_are_under_the_policy(sample_tps: float) -> None:
+def test_unknown_outputs_and_tasks_are_under_the_error_policy(sample_tps: float) -> None:
     flow = ps.Dataflow("outputs")
     given = flow.source("numbers", Given(range(40)), gives=int)
     named = [("odd" if n % 2 else "none", n) for n in range(40)]
@@ -494,7 +494,7 @@ def test_a_run_that_recovered_and_went_on_is_a_success() -> None:
     assert (result.status.phase, result.status.error, result.status.warnings) == ("stopped", "", [])
 
 
-def test_a_run_without_a_tuple_says_so() -> None:
+def test_warns_of_a_run_without_a_tuple() -> None:
     flow = ps.Dataflow("empty")
     flow.sink("out", ps.Discard(), flow.source("none", Given([])))
     assert run(flow).status.warnings == ["no source emitted a tuple"]

@@ -33,7 +33,7 @@ def test_finds_offset_and_drift_to_within_the_error_it_states(seed: int) -> None
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_clock_that_is_the_same_is_exactly_so(seed: int) -> None:
+def test_equal_clocks_have_no_offset(seed: int) -> None:
     estimate = clock_of(seed, 0.0, 0.0, jitter=1e-3).estimate
     assert (estimate.offset, estimate.drift) == (0.0, 0.0)
     assert estimate.controller_time(777.0) == 777.0

@@ -77,7 +77,7 @@ def test_every_setting_has_a_meaning_and_a_valid_default() -> None:
         ({"limits": {"lines": -1}}, "limits.lines: expected a number ≥ 0, got -1"),
     ],
 )
-def test_an_invalid_value_is_refused_with_its_place_and_a_remedy(changes: dict[str, Any], problem: str) -> None:
+def test_rejects_an_invalid_value_with_its_path_and_a_remedy(changes: dict[str, Any], problem: str) -> None:
     with pytest.raises(InvalidInput) as error:
         RunConfig().changed(changes)
     assert str(error.value).startswith(problem)

@@ -40,7 +40,7 @@ def plan(**tasks: tuple[str, ...]) -> Plan:
     )  # fmt: skip
 
 
-def test_the_status_that_comes_back_is_the_one_the_handle_gave(tmp_path: Path) -> None:
+def test_returns_the_status_of_the_handle(tmp_path: Path) -> None:
     with Served(tmp_path) as run:
         assert ask(load(run.info.path), GetStatus()) == run.handle.status()
 
@@ -60,12 +60,12 @@ def test_a_plan_arrives_as_it_was_and_only_changes_are_made(tmp_path: Path) -> N
         assert [outcome.task for outcome in outcomes] == ["out[0]"]
 
 
-def test_a_mistake_is_raised_where_it_was_asked_in_one_line(tmp_path: Path) -> None:
+def test_an_error_is_raised_in_the_client_in_one_line(tmp_path: Path) -> None:
     with Served(tmp_path) as run, pytest.raises(PenstockError, match="slot: none is named 'm9/0'; there are six"):
         ask(run.info, MoveTask("split[0]", "m9/0"))
 
 
-def test_a_defect_is_told_and_its_traceback_is_in_the_log(tmp_path: Path) -> None:
+def test_reports_a_defect_and_logs_its_traceback(tmp_path: Path) -> None:
     with Served(tmp_path) as run:
         with pytest.raises(PenstockError, match=r"a defect of Penstock, KeyError: 'odd\[0\]'; see .*run\.log"):
             ask(run.info, MoveTask("odd[0]", "m0/0"))
@@ -73,7 +73,7 @@ def test_a_defect_is_told_and_its_traceback_is_in_the_log(tmp_path: Path) -> Non
         assert ask(run.info, GetStatus()).phase == "running"
 
 
-def test_a_request_of_another_version_is_refused_and_the_next_is_answered(tmp_path: Path) -> None:
+def test_rejects_a_request_of_another_version_and_answers_the_next(tmp_path: Path) -> None:
     with Served(tmp_path) as run, socket.socket(socket.AF_UNIX) as client:
         client.connect(run.info.socket)
         with client.makefile("rwb") as stream:
@@ -87,9 +87,7 @@ def test_a_request_of_another_version_is_refused_and_the_next_is_answered(tmp_pa
     assert answers[4]["value"]["application"] == "fake"
 
 
-def test_a_line_that_is_too_long_is_refused_and_ends_its_connection(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_that_is_too_long_closes_its_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket_module, "LONGEST_LINE", 1000)
     with Served(tmp_path) as run, socket.socket(socket.AF_UNIX) as client:
         client.connect(run.info.socket)
@@ -101,7 +99,7 @@ def test_a_line_that_is_too_long_is_refused_and_ends_its_connection(
         assert ask(run.info, GetStatus()).phase == "running"
 
 
-def test_of_many_connections_the_longest_idle_makes_room_and_one_that_waits_for_its_answer_stays(
+def test_closes_the_connection_that_is_idle_longest_but_none_that_waits_for_an_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(socket_module, "CONNECTIONS", 3)
@@ -130,7 +128,7 @@ def test_two_clients_are_answered_at_once(tmp_path: Path) -> None:
         assert moved.result(10)[0].after == "m2/0"
 
 
-def test_many_clients_are_answered_each_with_its_own(tmp_path: Path) -> None:
+def test_every_client_gets_its_own_answer(tmp_path: Path) -> None:
     with Served(tmp_path) as run, ThreadPoolExecutor(8) as pool:
         slots = [f"m{number % 3}/{number % 2}" for number in range(60)]
         outcomes = list(pool.map(lambda slot: ask(run.info, MoveTask("split[0]", slot)), slots))
@@ -183,7 +181,7 @@ def test_a_temporary_folder_with_a_long_name_is_not_used(tmp_path: Path, monkeyp
         assert list(place.iterdir()) == []
 
 
-def test_a_killed_driver_is_said_to_have_gone(tmp_path: Path) -> None:
+def test_reports_a_killed_driver(tmp_path: Path) -> None:
     code = (
         "import os, signal; from pathlib import Path; from tests.fake_run import Served;"
         "run = Served(Path(os.environ['RUNS'])); print(os.getpid(), run.info.path, flush=True);"
@@ -220,7 +218,7 @@ def test_a_driver_that_does_not_answer_is_not_waited_for_without_end(tmp_path: P
         run.handle.may_move.set()
 
 
-def test_a_driver_that_stands_still_is_said_to_and_what_to_do(tmp_path: Path) -> None:
+def test_reports_a_suspended_driver_with_a_remedy(tmp_path: Path) -> None:
     info = create("a", tmp_path, config=RunConfig())
     told: list[str] = []
     with tempfile.TemporaryDirectory() as place, socket.socket(socket.AF_UNIX) as listener:
@@ -244,7 +242,7 @@ def test_a_driver_that_answers_is_waited_for_as_long_as_it_takes(tmp_path: Path)
         assert asked.result(10)[0].after == "m2/0"
 
 
-def test_one_that_hangs_up_is_told_from_one_that_answers(tmp_path: Path) -> None:
+def test_distinguishes_a_closed_connection_from_an_answer(tmp_path: Path) -> None:
     info = create("a", tmp_path)
     short = tempfile.TemporaryDirectory()
     with short as place, socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor() as pool:

@@ -101,9 +101,7 @@ def test_a_connection_that_is_cut_between_two_living_workers_is_a_new_epoch(
     one.end()
 
 
-def test_a_worker_that_was_given_up_and_wakes_again_does_no_harm(
-    embedded: SparkSession, trial: Callable[..., Trial]
-) -> None:
+def test_a_dropped_worker_that_resumes_has_no_effect(embedded: SparkSession, trial: Callable[..., Trial]) -> None:
     one = trial(slots=3)
 
     def stop_until_it_is_given_up(victim: int) -> None:

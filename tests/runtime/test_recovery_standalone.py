@@ -43,7 +43,7 @@ def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         yield start
 
 
-def test_killed_executors_come_back_and_are_used_again(trial: Callable[..., Trial]) -> None:
+def test_killed_executors_are_replaced_and_used_again(trial: Callable[..., Trial]) -> None:
     one = trial(patience=PATIENT)
 
     def homes() -> dict[int, set[int]]:
@@ -98,7 +98,7 @@ def test_an_executor_that_is_lost_costs_one_recovery(trial: Callable[..., Trial]
     one.end()
 
 
-def test_an_executor_that_came_while_a_run_was_planned_is_used_as_a_new_one(
+def test_uses_an_executor_that_registered_during_planning(
     trial: Callable[..., Trial], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = cores.need_cores
@@ -108,7 +108,7 @@ def test_an_executor_that_came_while_a_run_was_planned_is_used_as_a_new_one(
     one.end()
 
 
-def test_an_executor_that_is_new_is_used_and_nothing_is_lost_when_it_goes(
+def test_uses_a_new_executor_and_loses_nothing_with_it(
     trial: Callable[..., Trial], spark: SparkSession, folder: Path
 ) -> None:
     one = trial(cpu=0.02, patience=PATIENT)  # more than two machines could do, if it were true

@@ -171,7 +171,7 @@ def test_draining_loses_nothing_and_leaves_the_session(start: Callable[..., Run]
     assert spark.sparkContext.parallelize(range(10)).count() == 10
 
 
-def test_stopping_ends_at_once_whatever_is_in_flight(start: Callable[..., Run]) -> None:
+def test_stop_ends_at_once(start: Callable[..., Run]) -> None:
     run = start(words(), slots=3)
     run.stop()
     assert run.status().phase == "stopped"
@@ -181,13 +181,13 @@ def test_stopping_ends_at_once_whatever_is_in_flight(start: Callable[..., Run]) 
         run.move("split[0]", "local/0")
 
 
-def test_a_block_that_raises_stops_the_run_and_tells_its_own_error(start: Callable[..., Run]) -> None:
+def test_a_block_that_raises_stops_the_run_and_keeps_its_error(start: Callable[..., Run]) -> None:
     with pytest.raises(ZeroDivisionError), start(words(rate=10), slots=1) as run:
         _ = 1 / 0
     assert run.status().phase == "stopped"
 
 
-def test_who_asks_over_the_socket_is_answered_when_it_has_ended(
+def test_answers_requests_on_the_socket_when_the_run_has_ended(
     start: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(control, "PARTING_SECONDS", 3600.0)  # a socket that waits for its own answer never ends
@@ -204,7 +204,7 @@ def test_who_asks_over_the_socket_is_answered_when_it_has_ended(
     assert last_counts(run.folder) == truth(run.status().emitted)
 
 
-def test_unknown_tasks_and_slots_are_refused_and_nothing_changes(start: Callable[..., Run]) -> None:
+def test_rejects_unknown_tasks_and_slots_without_effect(start: Callable[..., Run]) -> None:
     run = start(words(rate=10), slots=2)
     before = run.status().placement
     with pytest.raises(UnknownName, match="slot: this run has no slot 'local/9'; did you mean local/"):
@@ -284,7 +284,7 @@ def test_what_operators_log_and_print_arrives_with_component_and_task(start: Cal
     assert any(line.text.endswith("half a line and its end") for line in heard)
 
 
-def test_a_listener_that_raises_is_dropped_and_the_run_goes_on(start: Callable[..., Run]) -> None:
+def test_a_listener_that_raises_is_dropped_and_the_run_continues(start: Callable[..., Run]) -> None:
     heard: list[LogLine] = []
 
     def raises(line: LogLine) -> None:
@@ -330,7 +330,7 @@ class NoOpening(Count):
         raise OSError(2, "no such valve", "/valve")
 
 
-def test_an_operator_that_cannot_open_is_told_of_by_the_call_that_starts(tmp_path: Path) -> None:
+def test_the_start_raises_if_an_operator_cannot_open(tmp_path: Path) -> None:
     with pytest.raises(
         RunFailed, match=r"^count\[[01]\]: FileNotFoundError: \[Errno 2\] no such valve: '/valve' in open$"
     ):
@@ -340,7 +340,7 @@ def test_an_operator_that_cannot_open_is_told_of_by_the_call_that_starts(tmp_pat
     assert "Traceback" in (folder / "run.log").read_text()
 
 
-def test_what_cannot_be_sent_to_the_executors_is_told_of_and_nothing_is_left(tmp_path: Path) -> None:
+def test_the_start_raises_if_the_application_cannot_be_serialized(tmp_path: Path) -> None:
     lock = Thread()  # holds locks, which nobody can pickle
     flow = ps.Dataflow("stuck")
     flow.sink("out", ps.Discard(), flow.map("map", lambda value: (lock, value), flow.source("in", ps.Generated(same))))
@@ -378,7 +378,9 @@ def test_without_telemetry_none_is_written(start: Callable[..., Run]) -> None:
     assert list((run.folder / "telemetry").iterdir()) == []
 
 
-def test_the_pipeline_reads_what_a_run_tells(start: Callable[..., Run], spark: SparkSession, tmp_path: Path) -> None:
+def test_the_pipeline_reads_the_telemetry_of_a_run(
+    start: Callable[..., Run], spark: SparkSession, tmp_path: Path
+) -> None:
     run = start(words(count=300), slots=3, folder=str(tmp_path / "telemetry"), sample_tps=-1)
     run.mark("note", "seen")
     assert run.wait(30)
@@ -398,9 +400,7 @@ def test_the_pipeline_reads_what_a_run_tells(start: Callable[..., Run], spark: S
     assert not [path for path in (tmp_path / "telemetry").iterdir() if path.name.startswith("_")]
 
 
-def test_a_telemetry_folder_that_vanishes_is_told_of_and_the_run_goes_on(
-    start: Callable[..., Run], tmp_path: Path
-) -> None:
+def test_a_run_warns_of_a_missing_telemetry_folder_and_continues(start: Callable[..., Run], tmp_path: Path) -> None:
     heard: list[LogLine] = []
     run = start(words(rate=200), slots=2, folder=str(tmp_path / "telemetry"))
     run.on_log(heard.append)

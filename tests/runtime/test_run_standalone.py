@@ -65,7 +65,7 @@ def test_emulated_machines_are_spread_over_the_executors(tmp_path: Path) -> None
     assert last_counts(run.folder) == truth(200)
 
 
-def test_a_run_may_ask_for_fewer_slots_than_there_are_and_not_for_more(tmp_path: Path) -> None:
+def test_a_run_can_use_fewer_slots_than_exist_but_not_more(tmp_path: Path) -> None:
     run = ps.run(words(count=50), config=changes(slots=1), runs=tmp_path / "one")
     assert len(run.cluster.slot_names) == 1
     assert run.wait(60)

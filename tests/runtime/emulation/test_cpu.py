@@ -110,7 +110,7 @@ def test_the_cores_used_have_done_all_of_the_work(load: Load) -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 5, 64])
-def test_jobs_that_share_one_core_take_as_many_times_longer(jobs: int) -> None:
+def test_n_jobs_on_one_core_take_n_times_as_long(jobs: int) -> None:
     cpu: VirtualCpu[None] = VirtualCpu(cores=1, speed=2.0, slots=jobs)
     for slot in range(jobs):
         cpu.submit(slot, 1.0, 10.0, None)
@@ -120,7 +120,7 @@ def test_jobs_that_share_one_core_take_as_many_times_longer(jobs: int) -> None:
     assert cpu.used(100.0) == pytest.approx(jobs / 2.0)
 
 
-def test_a_job_alone_uses_one_core_however_many_there_are() -> None:
+def test_a_single_job_uses_one_core() -> None:
     cpu: VirtualCpu[str] = VirtualCpu(cores=4, speed=1.0, slots=4)
     cpu.submit(2, 3.0, 1.0, "job")
     assert cpu.used(2.0) == 1.0
@@ -136,7 +136,7 @@ def test_work_of_nothing_is_complete_at_once_even_beside_other_jobs() -> None:
     assert cpu.complete() == (1.0, 0, "long")
 
 
-def test_equal_completions_come_in_the_order_of_slots() -> None:
+def test_simultaneous_completions_are_in_the_order_of_slots() -> None:
     cpu: VirtualCpu[str] = VirtualCpu(cores=2, speed=1.0, slots=3)
     for slot, token in ((2, "c"), (0, "a"), (1, "b")):
         cpu.submit(slot, 1.0, 0.0, token)

@@ -18,25 +18,25 @@ def test_events_in_time_are_true() -> None:
     assert truth([0.0001] * 995 + [0.5] * 5).verdict() is None
 
 
-def test_late_events_are_told_with_how_late_and_what_to_do() -> None:
+def test_warns_of_late_events_with_their_lag_and_a_remedy() -> None:
     assert truth([0.0] * 900 + [0.012] * 100).verdict(cpu_share=0.4) == (
         "emulation: events were 12 ms late (p99) on machine 'm1'; the host's 2 cores are too few: fewer machines, a "
         "lower rate or longer service times"
     )
 
 
-def test_a_process_that_is_always_busy_is_told_from_a_host_with_too_few_cores() -> None:
+def test_distinguishes_a_busy_process_from_a_host_with_too_few_cores() -> None:
     verdict = truth([0.012] * 100, cores=64).verdict(cpu_share=0.98)
     assert verdict is not None
     assert "its process is busy all the time (98% of a core): a lower rate or longer service times" in verdict
     assert "64" not in verdict
 
 
-def test_one_core_is_told_in_the_singular() -> None:
+def test_uses_the_singular_for_one_core() -> None:
     assert "the host's 1 core is too few" in (truth([1.0] * 100, cores=1).verdict() or "")
 
 
-def test_the_cores_of_this_host_are_those_meant_unless_others_are_given() -> None:
+def test_uses_the_cores_of_this_host_by_default() -> None:
     assert Fidelity("m1").host_cores == os.cpu_count()
 
 
@@ -60,7 +60,7 @@ def test_each_interval_is_judged_alone() -> None:
     assert (judged.events, judged.p99, judged.worst) == (300, 0.0, 0.0)
 
 
-def test_an_interval_with_too_few_events_goes_on() -> None:
+def test_an_interval_with_too_few_events_continues() -> None:
     judged = truth([0.05] * 60)
     assert judged.verdict() is None
     for _ in range(60):

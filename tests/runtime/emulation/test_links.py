@@ -15,7 +15,7 @@ def test_a_link_without_a_limit_only_delays() -> None:
     assert link.used(10.0) == 0.0
 
 
-def test_a_saturated_link_gives_its_bandwidth() -> None:
+def test_a_saturated_link_transmits_at_its_bandwidth() -> None:
     link = VirtualLink(bandwidth_mbps=100.0, latency_ms=1.0)
     sizes = [100 + 7 * number % 1400 for number in range(10_000)]
     arrivals = [link.transmit(size, at=number * 1e-6) for number, size in enumerate(sizes)]

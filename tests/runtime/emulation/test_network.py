@@ -109,7 +109,7 @@ def test_an_unloaded_frame_takes_the_sum_of_its_links(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["star-8", "line-8", "field-and-cloud"])
-def test_it_does_not_matter_who_owns_a_link(name: str) -> None:
+def test_delays_do_not_depend_on_the_owner_of_a_link(name: str) -> None:
     cluster = named(name)
     turned = msgspec.structs.replace(cluster, machines=cluster.machines[::-1])
     first, second = networks(cluster), networks(turned)
@@ -155,7 +155,7 @@ def test_a_hop_without_a_route_takes_the_widest_path_of_the_model(seed: int) -> 
                 network.path(STREAM, f"m{source}/0", f"m{target}/0")
 
 
-def test_a_planned_route_is_taken_by_its_stream_only_until_another_plan_comes() -> None:
+def test_only_its_stream_takes_a_planned_route_until_the_next_plan() -> None:
     cluster = named("complete-6")
     a, b, c = (machine.name for machine in cluster.machines[:3])
     labels = {frozenset((link.source, link.target)): link.label for link in cluster.links}
@@ -188,7 +188,7 @@ def test_frames_between_machines_of_a_mesh_pass_both_cards_and_the_distance_once
     assert everywhere["b"].used(1.0) == {"b out": 0.0, "b in": pytest.approx(0.0005)}
 
 
-def test_a_card_sends_and_receives_at_its_bandwidth_each_way_at_once() -> None:
+def test_a_card_sends_and_receives_at_its_bandwidth_simultaneously() -> None:
     everywhere = networks(mesh(a=8.0, b=8.0, c=8.0))
     into_b = [carry(everywhere, f"{source}/0", "b/0", size=1000) for _ in range(500) for source in "ac"]
     assert (len(into_b) - 1) * 8e3 / (max(into_b) - min(into_b)) == pytest.approx(8e6)
@@ -215,7 +215,7 @@ def test_a_machine_charges_only_the_leading_links_that_it_owns() -> None:
     assert everywhere["a"].used(math.inf) == {"a--b": pytest.approx(0.001)}
 
 
-def test_links_bear_load_as_one_link_each_wherever_they_are_kept() -> None:
+def test_links_queue_frames_like_one_link_on_any_owner() -> None:
     cluster, rng, at = named("line-8:bandwidth_mbps=10"), np.random.default_rng(2), 0.0
     everywhere = networks(cluster)
     together = [VirtualLink(link.bandwidth_mbps, link.latency_ms) for link in cluster.links]
@@ -237,7 +237,7 @@ def test_links_bear_load_as_one_link_each_wherever_they_are_kept() -> None:
         (("a--b",), InvalidInput, "ends at 'b'; plan again"),
     ],
 )
-def test_a_route_that_does_not_lead_there_is_refused(
+def test_rejects_a_route_that_does_not_reach_its_target(
     labels: tuple[str, ...], error: type[InvalidInput], problem: str
 ) -> None:
     with pytest.raises(error) as raised:

@@ -132,7 +132,7 @@ def test_more_slots_than_cores_share_them_without_loss(load: float) -> None:
 @pytest.mark.parametrize(
     "service", [CONSTANT, EXPONENTIAL, ServiceTime(distribution=Distribution.GAMMA, cv=2.0)], ids=["M/D", "M/M", "M/G"]
 )
-def test_a_shared_core_is_fair_whatever_the_distribution_of_work(service: ServiceTime) -> None:
+def test_a_shared_core_is_fair_for_any_distribution_of_work(service: ServiceTime) -> None:
     """The mean sojourn of M/G/1 with processor sharing depends on the mean work only."""
     load = 0.7
     served = serve(1, 64, *tuples(load, 1, service, seed=5))

@@ -26,7 +26,7 @@ def draws(times: ServiceTimes, count: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("distribution", "given_cv", "cv", "cdf"), SHAPED)
-def test_draws_have_the_mean_the_variation_and_the_shape_asked_for(
+def test_samples_have_the_requested_mean_variation_and_distribution(
     distribution: Distribution, given_cv: float, cv: float, cdf: Callable[[float], float]
 ) -> None:
     drawn = draws(ServiceTimes(0.02, ServiceTime(distribution=distribution, cv=given_cv), seed=1), 20_000)

@@ -134,7 +134,7 @@ def test_a_completion_that_another_passes_is_kept_for_its_owner(tmp_path: Path) 
         a.complete()
 
 
-def test_who_takes_the_place_of_a_worker_has_none_of_its_jobs_and_it_has_no_part_any_more(tmp_path: Path) -> None:
+def test_a_replacement_inherits_no_jobs_and_displaces_its_predecessor(tmp_path: Path) -> None:
     before: SharedCpu[str] = SharedCpu(tmp_path, "m", "run m", 1, 1.0, 1)
     other: SharedCpu[str] = SharedCpu(tmp_path, "m", "other m", 1, 1.0, 1)
     before.submit(0, 100.0, 0.0, "lost")
@@ -195,7 +195,7 @@ input()
     assert survivor.next_completion() == 4.0
 
 
-def test_nothing_is_left_of_those_who_have_all_gone(tmp_path: Path) -> None:
+def test_nothing_remains_after_all_owners_have_left(tmp_path: Path) -> None:
     first: SharedCpu[str] = SharedCpu(tmp_path, "m", "first", 1, 1.0, 1)
     first.submit(0, 5.0, 1e9, "of a host that was not started anew since")
     first.shared.close()
@@ -225,7 +225,7 @@ print(len(set(taken)), cpu.used(time.monotonic() + 1.0) > 0)
 """
 
 
-def test_processes_that_hammer_the_same_file_leave_it_whole(tmp_path: Path) -> None:
+def test_concurrent_processes_keep_the_file_consistent(tmp_path: Path) -> None:
     watcher: SharedCpu[int] = SharedCpu(tmp_path, "m", "watcher", 1, 1.0, 1)
     started = [
         subprocess.Popen([sys.executable, "-c", HAMMER, str(tmp_path), name], stdout=subprocess.PIPE, text=True)
@@ -249,7 +249,7 @@ def test_a_link_in_common_serves_the_frames_of_all_in_turn(tmp_path: Path) -> No
     assert a.used(1.0) == b.used(1.0) == alone.used(1.0)
 
 
-def test_a_machine_that_changes_its_speed_does_so_for_all_from_then_on(tmp_path: Path) -> None:
+def test_a_change_of_speed_applies_to_all_owners_from_then_on(tmp_path: Path) -> None:
     a: SharedCpu[str] = SharedCpu(tmp_path, "m", "a", 2, 1.0, 1)
     b: SharedCpu[str] = SharedCpu(tmp_path, "m", "b", 2, 1.0, 1)
     a.submit(0, 1.0, 0.0, "x")
@@ -264,7 +264,7 @@ def test_a_machine_that_changes_its_speed_does_so_for_all_from_then_on(tmp_path:
     assert a.speed == b.speed == 2.0
 
 
-def test_a_worker_that_comes_later_finds_the_speed_that_a_machine_has_now(tmp_path: Path) -> None:
+def test_a_later_worker_finds_the_current_speed(tmp_path: Path) -> None:
     scale_machines(tmp_path, {"m": 4.0}, 100.0)
     first: SharedCpu[str] = SharedCpu(tmp_path, "m", "first", 1, 1.0, 1)
     assert first.speed == 4.0
@@ -274,7 +274,7 @@ def test_a_worker_that_comes_later_finds_the_speed_that_a_machine_has_now(tmp_pa
     assert second.complete() == (1.5, 0, "x")
 
 
-def test_a_link_that_changes_its_bandwidth_does_so_for_frames_from_then_on(tmp_path: Path) -> None:
+def test_a_change_of_bandwidth_applies_to_later_frames(tmp_path: Path) -> None:
     a, b = (SharedLink(tmp_path, "x--y", role, 8.0, 0.0) for role in ("a", "b"))
     assert a.transmit(1000, 0.0) == 0.001
     scale_links(tmp_path, {"x--y": 0.5})
@@ -289,7 +289,7 @@ def test_refuses_a_machine_that_another_run_describes_otherwise(tmp_path: Path) 
     assert kept.next_completion() == math.inf
 
 
-def test_refuses_more_than_there_is_room_for(tmp_path: Path) -> None:
+def test_rejects_more_slots_than_the_file_can_hold(tmp_path: Path) -> None:
     kept: list[SharedCpu[str]] = [SharedCpu(tmp_path, "m", "big", 1, 1.0, MAX_SLOTS - 1)]
     with pytest.raises(InvalidInput, match=f"has 1 workers with {MAX_SLOTS - 1} slots, 2 more slots"):
         SharedCpu(tmp_path, "m", "more", 1, 1.0, 2)
@@ -299,7 +299,7 @@ def test_refuses_more_than_there_is_room_for(tmp_path: Path) -> None:
         SharedCpu(tmp_path, "m", "one more", 1, 1.0, 1)
 
 
-def test_refuses_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_rejects_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(FileProblem, match="cannot be opened, no such file"):
         SharedCpu(tmp_path / "nowhere", "m", "a", 1, 1.0, 1)
 

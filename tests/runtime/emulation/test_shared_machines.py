@@ -38,7 +38,7 @@ def ways(records: list[Record]) -> list[tuple[float | None, ...]]:
     return [(r.emitted, r.sent, r.arrived, r.started, r.finished) for r in records if r.kind == RecordKind.HOP]
 
 
-def test_a_run_alone_goes_exactly_as_without_sharing(tmp_path: Path) -> None:
+def test_a_single_run_behaves_as_without_sharing(tmp_path: Path) -> None:
     cluster = tiny_cluster(2, slots=2)
     found = [
         TestCluster(flow(count=80, rate=90.0), emulate=cluster, share=share).start().finish()
@@ -60,7 +60,7 @@ def test_two_runs_have_half_a_machine_each_and_one_has_all_of_it(tmp_path: Path)
     assert together([first], 1.0) == [pytest.approx(100, abs=3)]
 
 
-def test_a_machine_that_becomes_faster_does_so_in_all_runs_that_go_on_and_that_come(tmp_path: Path) -> None:
+def test_a_faster_machine_is_faster_for_current_and_later_runs(tmp_path: Path) -> None:
     one = Cluster(name="one", machines=(Machine(name="m0", cores=1, slots=3),))
     first = started(tmp_path, "first", flow(), one)
     assert together([first], 1.0) == [pytest.approx(100, abs=2)]

@@ -112,7 +112,7 @@ def write_on(end: Connection) -> None:
         end.write([bytes(100_000)])
 
 
-def test_both_ends_open_and_the_accepting_end_learns_who_connects() -> None:
+def test_both_ends_open_and_the_accepting_end_learns_the_caller() -> None:
     with opened() as (caller, other):
         assert caller.opened
         assert other.opened
@@ -120,7 +120,7 @@ def test_both_ends_open_and_the_accepting_end_learns_who_connects() -> None:
         assert (other.caller.run, other.caller.worker, other.caller.incarnation) == ("run", 3, 7)
 
 
-def test_frames_written_before_the_handshake_follow_it_in_order_whatever_their_size() -> None:
+def test_frames_of_any_size_written_before_the_handshake_follow_it_in_order() -> None:
     frames = [b"first", b"x" * (LARGEST_GREETING + 1), b"", b"y" * 3_000_000]
     with greeting() as (caller, other):
         caller.write(frames)
@@ -241,7 +241,7 @@ def test_a_frame_before_the_proof_is_rejected() -> None:
             read(other)
 
 
-def test_a_large_frame_during_the_handshake_is_rejected_before_it_comes() -> None:
+def test_rejects_a_large_frame_during_the_handshake_before_reading_it() -> None:
     with sockets() as (one, two):
         other = Connection(two, SECRET)
         one.sendall(HEADER.pack(LARGEST_GREETING + 1, 0))
@@ -249,7 +249,7 @@ def test_a_large_frame_during_the_handshake_is_rejected_before_it_comes() -> Non
             read(other)
 
 
-def test_an_oversized_frame_is_rejected_before_it_comes() -> None:
+def test_rejects_an_oversized_frame_before_reading_it() -> None:
     with opened() as (caller, other):
         caller.socket.send(HEADER.pack(LARGEST + 1, 2))
         with pytest.raises(ConnectionLost, match=f"it sent a frame of {LARGEST + 1} bytes"):
@@ -337,7 +337,7 @@ def test_numbers_wrap_around_after_the_largest() -> None:
         assert exchange(caller, other, until=2)[1] == [b"last", b"first"]
 
 
-def test_an_end_that_goes_away_is_a_lost_connection_for_reader_and_writer() -> None:
+def test_reader_and_writer_detect_a_closed_connection() -> None:
     with opened() as (caller, other):
         other.close()
         with pytest.raises(ConnectionLost):

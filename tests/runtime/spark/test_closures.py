@@ -62,7 +62,7 @@ def test_a_generic_struct_can_be_decoded_for_a_type() -> None:
         msgspec.json.decode(b'{"held": "one"}', type=kind[int])
 
 
-def test_a_struct_that_refers_to_itself_is_refused_with_the_remedy() -> None:
+def test_rejects_a_struct_that_refers_to_itself_with_a_remedy() -> None:
     space: dict[str, Any] = {"msgspec": msgspec, "__name__": "__main__"}
     exec("class Tree(msgspec.Struct):\n    below: 'list[Tree]'\n", space)
     tree = space["Tree"]
@@ -70,7 +70,7 @@ def test_a_struct_that_refers_to_itself_is_refused_with_the_remedy() -> None:
         pack(lambda: tree)
 
 
-def test_what_cannot_travel_is_refused_with_the_remedy() -> None:
+def test_rejects_what_cannot_be_serialized_with_a_remedy() -> None:
     lock = threading.Lock()
     with pytest.raises(InvalidInput, match=r"application: cannot be sent to the executors, .*lock.*; make such things"):
         pack(lambda: lock.acquire())

@@ -64,7 +64,7 @@ def test_two_starts_that_saw_the_same_core_do_not_both_get_it() -> None:
     assert "executor small has room for 1 worker, of which other runs of this process hold 1" in str(refused.value)
 
 
-def test_an_executor_is_held_up_to_the_core_that_it_keeps_free_and_again_once_it_is_let_go() -> None:
+def test_holds_all_cores_but_one_of_an_executor_and_again_after_a_release() -> None:
     spark, there = session("full", small=2, large=4)
     for _ in range(2):
         with (

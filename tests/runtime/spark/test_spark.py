@@ -67,7 +67,7 @@ def wait_until(true: Callable[[], Any]) -> None:
         sleep(0.02)
 
 
-def test_the_session_keeps_its_files_in_the_folder_it_was_given(spark: SparkSession, folder: Path) -> None:
+def test_the_session_keeps_its_files_in_its_folder(spark: SparkSession, folder: Path) -> None:
     local = spark.conf.get("spark.local.dir")
     assert local == str(folder / "local")
     assert any((folder / "local").iterdir())
@@ -80,7 +80,7 @@ def test_the_embedded_executor_is_the_driver_with_threads_to_spare(spark: SparkS
     assert need_cores(spark, 3) == [found]
 
 
-def test_too_few_cores_are_refused_with_both_numbers_and_the_remedy(spark: SparkSession) -> None:
+def test_rejects_too_few_cores_with_both_numbers_and_a_remedy(spark: SparkSession) -> None:
     (found,) = executors(spark)
     with pytest.raises(NoSpark) as refused:
         need_cores(spark, 40)
@@ -115,7 +115,7 @@ def test_a_name_can_be_launched_again_after_it_was_cancelled(jobs: SlotJobs, tmp
         assert slots.jobs["a"].done.wait(30)
 
 
-def test_a_killed_process_is_replaced_and_the_job_goes_on(jobs: SlotJobs, tmp_path: Path) -> None:
+def test_a_killed_process_is_replaced_and_the_job_continues(jobs: SlotJobs, tmp_path: Path) -> None:
     slots = Slots(jobs, tmp_path, ["a"])
     (first,) = slots.processes("a")
     os.kill(first, signal.SIGKILL)

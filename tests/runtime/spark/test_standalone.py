@@ -47,7 +47,7 @@ def wait_until(true: Callable[[], Any]) -> None:
         sleep(0.02)
 
 
-def test_every_worker_gives_an_executor_with_its_cores(spark: SparkSession) -> None:
+def test_every_worker_provides_an_executor_with_its_cores(spark: SparkSession) -> None:
     found = executors(spark, cores=4)
     assert [(executor.id, executor.cores) for executor in found] == [("0", 2), ("1", 2)]
     assert len({executor.location for executor in found}) == 2
@@ -56,7 +56,7 @@ def test_every_worker_gives_an_executor_with_its_cores(spark: SparkSession) -> N
         need_cores(spark, 3)
 
 
-def test_every_slot_runs_on_the_executor_it_asked_for(spark: SparkSession, jobs: SlotJobs, tmp_path: Path) -> None:
+def test_every_slot_runs_on_the_requested_executor(spark: SparkSession, jobs: SlotJobs, tmp_path: Path) -> None:
     def main(name: str) -> None:  # sent by value: the executors do not have this file
         (tmp_path / name).write_text(str(Path.cwd()))
         while not (tmp_path / "stop").exists():

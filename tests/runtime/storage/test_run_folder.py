@@ -40,7 +40,7 @@ def later(info: RunInfo, seconds: int) -> RunInfo:
     return moved
 
 
-def test_a_new_folder_holds_what_a_run_needs_and_says_what_runs(tmp_path: Path) -> None:
+def test_a_new_folder_describes_its_run(tmp_path: Path) -> None:
     info = create("word-count", tmp_path / "runs", config=config(master="local[4]"), emulated="trio", policy="r-storm")
     assert info.path.parent == tmp_path / "runs"
     assert info.run == info.path.name
@@ -55,7 +55,7 @@ def modes(info: RunInfo) -> list[str]:
     return [f"{path.stat().st_mode & 0o777:o}" for path in (info.path, info.telemetry_path, info.output_path)]
 
 
-def test_only_its_user_may_look_into_a_folder_unless_the_run_lets_others(tmp_path: Path) -> None:
+def test_only_its_user_can_read_a_folder_by_default(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     info = create("a", tmp_path / "runs", config=config(folder=str(elsewhere)))
     assert modes(info) == ["700", "700", "700"]
@@ -65,7 +65,7 @@ def test_only_its_user_may_look_into_a_folder_unless_the_run_lets_others(tmp_pat
     assert modes(resume(info, CONFIG, ""))[0] == "700"
 
 
-def test_a_folder_that_was_there_keeps_its_permissions(tmp_path: Path) -> None:
+def test_an_existing_folder_keeps_its_permissions(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o755)
     assert modes(create("a", tmp_path / "runs", config=config(folder=str(elsewhere)))) == ["700", "755", "700"]
@@ -76,7 +76,7 @@ def test_two_runs_of_one_second_get_two_folders(tmp_path: Path) -> None:
     assert len(set(names)) == 4
 
 
-def test_an_application_with_parameters_gives_a_name_that_hadoop_takes(tmp_path: Path) -> None:
+def test_a_folder_name_is_valid_for_hadoop(tmp_path: Path) -> None:
     info = create("word-count:sources=2,splitters=4", tmp_path)
     assert info.run.startswith("word-count-sources-2-splitters-4-")
     assert info.application == "word-count:sources=2,splitters=4"
@@ -88,7 +88,7 @@ def test_telemetry_may_go_elsewhere(tmp_path: Path) -> None:
     assert (tmp_path / "elsewhere").is_dir()
 
 
-def test_a_folder_that_was_moved_is_found_where_it_is(tmp_path: Path) -> None:
+def test_finds_a_folder_that_was_moved(tmp_path: Path) -> None:
     info = create("a", tmp_path / "runs")
     moved = info.path.rename(tmp_path / "kept")
     assert find(moved, tmp_path / "runs").telemetry_path == tmp_path / "kept" / "telemetry"
@@ -109,7 +109,7 @@ def test_the_latest_that_runs_is_found_behind_one_that_has_ended(tmp_path: Path)
     assert find_running(None, tmp_path).run == first.run
 
 
-def test_one_that_has_ended_is_refused_where_a_running_one_is_wanted(tmp_path: Path) -> None:
+def test_rejects_an_ended_run_if_a_running_one_is_needed(tmp_path: Path) -> None:
     info = ended(create("a", tmp_path))
     for what in (None, info.run):
         with pytest.raises(NoRun, match=f"{info.run} has ended, .* its telemetry is in .*telemetry") as found:
@@ -124,12 +124,12 @@ def test_a_run_whose_driver_lives_is_preferred_to_a_later_dead_one(tmp_path: Pat
     assert find_running(None, tmp_path).run == first.run
 
 
-def test_no_run_here_is_said_in_one_line(tmp_path: Path) -> None:
+def test_reports_that_there_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(NoRun, match=r"there is none in .*nowhere; start one with penstock run"):
         find(None, tmp_path / "nowhere")
 
 
-def test_a_wrong_name_is_answered_with_those_there_are(tmp_path: Path) -> None:
+def test_suggests_names_for_an_unknown_run(tmp_path: Path) -> None:
     info = create("a", tmp_path)
     with pytest.raises(UnknownName, match=f"no run is named 'b'; there are {info.run}"):
         find("b", tmp_path)
@@ -137,7 +137,7 @@ def test_a_wrong_name_is_answered_with_those_there_are(tmp_path: Path) -> None:
         find(tmp_path, tmp_path)
 
 
-def test_a_file_that_no_run_wrote_is_refused_and_hides_no_other(tmp_path: Path) -> None:
+def test_rejects_a_foreign_file_without_hiding_other_runs(tmp_path: Path) -> None:
     info = create("a", tmp_path)
     (tmp_path / "odd").mkdir()
     (tmp_path / "odd" / "run.json").write_text('{"run": 3}')
@@ -146,7 +146,7 @@ def test_a_file_that_no_run_wrote_is_refused_and_hides_no_other(tmp_path: Path) 
     assert latest(tmp_path).run == info.run
 
 
-def test_a_place_that_is_not_a_folder_is_refused(tmp_path: Path) -> None:
+def test_rejects_a_path_that_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FileProblem, match=r"cannot be made, .*file is not a folder; choose another --telemetry"):
         refuse_unwritable(tmp_path / "file" / "below", "--telemetry")
@@ -157,7 +157,7 @@ def test_a_place_that_is_not_a_folder_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
-def test_a_folder_that_is_not_writable_is_refused(tmp_path: Path) -> None:
+def test_rejects_a_folder_that_is_not_writable(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(FileProblem, match="is not yours to write; choose another --runs"):
         refuse_unwritable(tmp_path / "runs", "--runs")
@@ -165,7 +165,7 @@ def test_a_folder_that_is_not_writable_is_refused(tmp_path: Path) -> None:
         create("a", tmp_path / "runs")
 
 
-def test_the_log_names_who_speaks_and_takes_nothing_after_its_end(tmp_path: Path) -> None:
+def test_log_lines_have_their_origin_and_none_follow_the_end(tmp_path: Path) -> None:
     info = create("a", tmp_path)
     log = LogFile(info)
     log(LogLine(at=0.25, level="warning", component="split", task=2, worker="m0", text="odd tuple"))
@@ -193,7 +193,7 @@ CONFIG = config(
 )
 
 
-def test_a_folder_says_how_its_run_was_started(tmp_path: Path) -> None:
+def test_a_folder_has_the_settings_of_its_run(tmp_path: Path) -> None:
     info = create("a", tmp_path, config=CONFIG)
     assert load(info.path).config == CONFIG
     assert load(create("a", tmp_path).path).config is None
@@ -231,7 +231,7 @@ def test_a_resumed_run_has_its_new_settings_and_what_was_left_behind_is_removed(
     assert not (info.path / "spark").exists()
 
 
-def test_nothing_but_a_dead_socket_is_removed_whatever_the_folder_says(tmp_path: Path, home: Path) -> None:
+def test_removes_nothing_but_a_dead_socket(tmp_path: Path, home: Path) -> None:
     info = create("a", tmp_path / "runs", config=CONFIG)
     elsewhere, linked = tmp_path / "penstock-mine", Path(f"{home}-linked")
     elsewhere.mkdir()
@@ -251,7 +251,7 @@ def test_nothing_but_a_dead_socket_is_removed_whatever_the_folder_says(tmp_path:
             linked.unlink()
 
 
-def test_a_folder_that_says_what_cannot_be_is_refused(tmp_path: Path) -> None:
+def test_rejects_a_folder_with_invalid_values(tmp_path: Path) -> None:
     info = create("a", tmp_path, config=CONFIG)
     raw = msgspec.json.decode((info.path / "run.json").read_bytes())
     for change in ({"pid": 2**70}, {"pid": -1}, {"started": "2025-01-01T00:00:00"}):
@@ -281,7 +281,7 @@ sys.stdin.read()
 """
 
 
-def test_a_second_driver_is_refused_with_who_has_the_run_until_that_one_dies(tmp_path: Path) -> None:
+def test_rejects_a_second_driver_until_the_first_dies(tmp_path: Path) -> None:
     info = create("a", tmp_path)
     command = [sys.executable, "-c", HOLDER, str(info.path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
@@ -315,7 +315,7 @@ def test_what_a_driver_starts_does_not_hold_its_lock(tmp_path: Path) -> None:
         RunLock(info).release()
 
 
-def test_a_folder_that_is_not_there_has_no_lock(tmp_path: Path) -> None:
+def test_a_missing_folder_has_no_lock(tmp_path: Path) -> None:
     info = create("a", tmp_path)
     info.path.rename(tmp_path / "gone")
     with pytest.raises(FileProblem, match="lock: cannot be written, no such file or directory"):

@@ -53,7 +53,7 @@ def test_files_in_a_folder_that_others_may_enter_are_private_all_the_same(tmp_pa
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_is_written_every_so_often_and_nothing_where_there_is_nothing(tmp_path: Path) -> None:
+def test_writes_a_file_periodically_and_none_without_records(tmp_path: Path) -> None:
     recorder = Recorder(str(tmp_path), "a", 0.05)
     sleep(0.15)
     assert list(tmp_path.iterdir()) == []
@@ -65,7 +65,7 @@ def test_a_file_is_written_every_so_often_and_nothing_where_there_is_nothing(tmp
     assert [pq.read_table(path).num_rows for path in written(tmp_path)] == [1, 1]
 
 
-def test_many_records_are_written_before_their_time(tmp_path: Path) -> None:
+def test_writes_many_records_early(tmp_path: Path) -> None:
     recorder = Recorder(str(tmp_path), "a", LONG)
     recorder.add([event(number) for number in range(ROWS)])
     wait_until(lambda: written(tmp_path))
@@ -73,7 +73,7 @@ def test_many_records_are_written_before_their_time(tmp_path: Path) -> None:
     assert sum(pq.read_table(path).num_rows for path in written(tmp_path)) == ROWS
 
 
-def test_a_file_that_is_being_written_begins_with_an_underscore(
+def test_the_name_of_a_temporary_file_begins_with_an_underscore(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
@@ -92,7 +92,7 @@ def test_a_file_that_is_being_written_begins_with_an_underscore(
     assert list(tmp_path.iterdir()) == [final]
 
 
-def test_a_folder_that_vanishes_is_told_of_once_and_used_again_when_it_is_back(tmp_path: Path) -> None:
+def test_reports_a_missing_folder_once_and_uses_it_when_it_returns(tmp_path: Path) -> None:
     folder = tmp_path / "telemetry"
     folder.mkdir()
     recorder = Recorder(str(folder), "a", 0.02)
@@ -132,9 +132,7 @@ def test_a_folder_that_may_not_be_written_loses_records_and_nothing_else(tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_records_that_come_faster_than_they_are_written_are_bounded_and_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bounds_and_counts_records_that_come_too_fast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "MAX_WAITING", 5)
     recorder = Recorder(str(tmp_path), "a", LONG)
     recorder.add([event(number) for number in range(8)])

@@ -27,7 +27,7 @@ def job(do: Callable[[Disk], Any], heard: list[Any]) -> Job:
     return Job("a job", do, lambda result, problem, _: heard.append((result, problem, threading.current_thread())))
 
 
-def test_jobs_are_done_in_order_elsewhere_and_heard_of_here(tmp_path: Path) -> None:
+def test_runs_jobs_in_order_in_another_thread_and_concludes_them_here(tmp_path: Path) -> None:
     heard: list[Any] = []
     done: list[threading.Thread] = []
 
@@ -51,7 +51,7 @@ def test_jobs_are_done_in_order_elsewhere_and_heard_of_here(tmp_path: Path) -> N
     writer.close()
 
 
-def test_what_goes_wrong_is_told_and_the_next_job_is_done(tmp_path: Path) -> None:
+def test_reports_a_problem_and_runs_the_next_job(tmp_path: Path) -> None:
     heard: list[Any] = []
     writer = Writer(lambda: None)
     broken = job(lambda _: [][0], heard)
@@ -66,7 +66,7 @@ def test_what_goes_wrong_is_told_and_the_next_job_is_done(tmp_path: Path) -> Non
     writer.close()
 
 
-def test_a_writer_that_is_closed_begins_nothing_more() -> None:
+def test_a_closed_writer_starts_no_job() -> None:
     heard: list[Any] = []
     began, go_on = threading.Event(), threading.Event()
 
@@ -83,7 +83,7 @@ def test_a_writer_that_is_closed_begins_nothing_more() -> None:
     assert heard == []
 
 
-def test_a_defect_is_raised_where_that_is_asked_for() -> None:
+def test_a_strict_writer_raises_a_defect() -> None:
     heard: list[Any] = []
     woken = threading.Event()
     writer = Writer(woken.set, strict=True)

@@ -134,7 +134,7 @@ def test_gives_up_after_the_last_retry() -> None:
         guard.run([7], now=2.0)
 
 
-def test_lets_a_sink_take_tuples_one_by_one() -> None:
+def test_writes_tuples_to_a_sink_one_by_one() -> None:
     taken: list[int] = []
     guard, letters = a_guard(ps.Skip(), Picky(taken))
     assert guard.run([2, 3, 4], now=0.0) == Attempt([], 3, None)

@@ -78,7 +78,7 @@ def a_schedule(seed: int) -> Schedule:
 
 
 @pytest.mark.slow
-def test_skips_exactly_once_whatever_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skips_exactly_once_under_faults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(applications._MADE, "guarded", (guarded, own_keys))
     faults = 0
     for seed in range(SCHEDULES):

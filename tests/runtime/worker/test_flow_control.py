@@ -87,7 +87,7 @@ def ends() -> tuple[FlowControl, FlowControl, Windows, Task, Task, deque[Credit]
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_in_flight_never_exceeds_the_window_and_all_credit_comes_back(seed: int) -> None:
+def test_tuples_in_flight_never_exceed_the_window_and_all_credit_returns(seed: int) -> None:
     rng = random.Random(seed)
     sender, receiver, windows, source, target, wire = ends()
     (lane,), (channel,) = source.queues[0].lanes, target.inbox.channels.values()

@@ -56,7 +56,7 @@ def sent(rng: random.Random, source: int) -> list[tuple[int, Any]]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_keeps_the_order_of_every_channel_whatever_order_things_come_in(seed: int) -> None:
+def test_keeps_the_order_of_every_channel_for_any_order_of_arrival(seed: int) -> None:
     rng = random.Random(seed)
     box, moves = inbox(), dict[int, list[MarkerBody]]()
     all_sent = {source: sent(rng, source) for source in SOURCES}
@@ -83,7 +83,7 @@ def test_keeps_the_order_of_every_channel_whatever_order_things_come_in(seed: in
     assert (box.queued, box.active) == (0, 0)
 
 
-def test_a_number_that_came_before_breaks_the_protocol() -> None:
+def test_a_repeated_number_violates_the_protocol() -> None:
     box = inbox()
     channel = box.channels[1, 3]
     box.accept(channel, 0, batch(channel, ["a", "b"]))
@@ -91,7 +91,7 @@ def test_a_number_that_came_before_breaks_the_protocol() -> None:
         box.accept(channel, 1, batch(channel, ["b"]))
 
 
-def test_buffers_what_comes_behind_a_barrier_until_all_channels_have_theirs() -> None:
+def test_buffers_tuples_behind_a_barrier_until_all_channels_have_theirs() -> None:
     box = inbox()
     three, four, seven = (box.channels[1, source] for source in SOURCES)
     box.accept(three, 0, batch(three, ["late"]))

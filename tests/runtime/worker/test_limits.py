@@ -71,7 +71,7 @@ def test_a_limit_changes_during_a_run(way: dict[str, Any]) -> None:
     assert given(cluster, 5.0) == 50
 
 
-def test_a_limit_that_is_lifted_lets_a_source_catch_up() -> None:
+def test_a_source_catches_up_after_a_limit_is_removed() -> None:
     cluster = TestCluster(flow(rate=100.0), limits=10.0).start()
     assert given(cluster, 2.0) == 20
     assert cluster.limit(None) == {}
@@ -89,7 +89,7 @@ def test_a_tuple_that_waits_for_a_limit_counts_as_delayed(way: dict[str, Any]) -
     assert all(1.9 <= seconds <= 2.0 for seconds in late), "half of what was due in four seconds has come"
 
 
-def test_an_emulated_source_emits_a_tuple_when_its_token_comes_however_late_the_host_is() -> None:
+def test_an_emulated_source_emits_at_the_time_of_the_token_on_a_slow_host() -> None:
     cluster = TestCluster(flow(rate=1000.0, cpu=1e-3), emulate=tiny_cluster(1), limits=100.0).start()
     cluster.advance(0.02)  # in which it is first asked, at its first token
     for _ in range(20):
@@ -102,7 +102,7 @@ def test_an_emulated_source_emits_a_tuple_when_its_token_comes_however_late_the_
 
 
 @pytest.mark.parametrize("way", WAYS, ids=["direct", "emulated"])
-def test_a_pause_lets_checkpoints_through_and_the_end(way: dict[str, Any]) -> None:
+def test_checkpoints_and_the_end_pass_a_paused_source(way: dict[str, Any]) -> None:
     cluster = TestCluster(flow(rate=100.0), checkpoint_s=0.5, limits=100.0, in_flight=30, **way).start()
     cluster.advance(1.0)
     cluster.limit({"in": 0.0})
@@ -184,7 +184,7 @@ def test_the_next_driver_reads_limits_from_the_journal() -> None:
     assert journal.limits == {"in": 12.0}
 
 
-def test_output_is_whole_and_once_over_limits_and_recoveries(tmp_path: Path) -> None:
+def test_output_is_exactly_once_under_limits_and_recoveries(tmp_path: Path) -> None:
     made = Dataflow("kept")
     made.sink("out", JsonLines("out"), made.source("in", Generated(int, count=400)))
     cluster = TestCluster(made, capture=False, folder=str(tmp_path), checkpoint_s=0.3, limits=300.0).start()

@@ -36,7 +36,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_counts_words_right_over_many_moves(setting: str) -> None:
+def test_word_counts_are_correct_after_many_moves(setting: str) -> None:
     count, moves, seed = 500, 0, 0
     while moves < MOVES:
         seed += 1
@@ -80,7 +80,7 @@ def test_random_applications_give_the_same_over_moves(seed: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_task_that_comes_before_the_command_to_move_it_waits() -> None:
+def test_a_task_that_arrives_before_its_move_command_waits() -> None:
     ahead = 0
     for seed in range(30):
         cluster = TestCluster(flows.word_count(60, most=1), workers=3, seed=seed).start()
@@ -108,7 +108,7 @@ def test_a_move_reports_both_slots_and_how_long_tuples_waited() -> None:
     flows.check_counts(cluster.finish()["out"], 200)
 
 
-def test_a_task_that_is_there_already_does_not_move() -> None:
+def test_a_task_on_its_target_slot_does_not_move() -> None:
     cluster = TestCluster(flows.word_count(30)).start()
     assert cluster.apply([("count[1]", "w0/0")]) == []
 
@@ -217,7 +217,7 @@ def numbering() -> Dataflow:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("emulated", [False, True])
-def test_state_without_snapshot_is_never_lost_whenever_the_move_comes(emulated: bool) -> None:
+def test_state_without_snapshot_is_never_lost_by_a_move(emulated: bool) -> None:
     moved = refusals = 0
     near = Distances(same_slot_ms=0.0, same_process_ms=0.0, same_host_ms=0.0, other_host_ms=0.0)
     machines = tuple(Machine(name=f"m{number}") for number in range(2))
@@ -308,7 +308,7 @@ def test_a_drain_in_the_middle_of_moves_loses_nothing(emulated: bool) -> None:
         flows.check_telemetry(result)
 
 
-def test_a_source_that_is_moving_when_the_drain_begins_ends_too() -> None:
+def test_a_source_that_moves_at_the_start_of_a_drain_ends() -> None:
     cluster = TestCluster(flows.word_count(5_000, most=1), workers=3).start()
     cluster.request([("lines[0]", "w2/0")], lambda _: None)
     cluster.settle(lambda: not any(0 in worker.tasks for worker in cluster.workers))

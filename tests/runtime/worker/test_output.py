@@ -112,7 +112,7 @@ def test_all_sends_every_tuple_to_every_task() -> None:
     assert [sender.values(target) for target in range(3)] == [["a", "b"]] * 3
 
 
-def test_all_gives_each_copy_of_a_sampled_tuple_an_id_of_its_own() -> None:
+def test_all_grouping_gives_each_copy_of_a_traced_tuple_its_own_id() -> None:
     out, sender = queue(Grouping.ALL)
     out.put(["a", "b"], [Sampled(1, 5, 6, 0.5)])
     marks = [item[1] for items in sender.sent.values() for item in items if item[1] is not None]
@@ -173,7 +173,7 @@ def test_partial_key_balances_one_hot_key_over_two_tasks() -> None:
     assert sorted(sender.counts(4)) == [0, 0, 50, 50]
 
 
-def test_local_or_shuffle_sends_to_tasks_of_the_process_if_there_are_any() -> None:
+def test_local_or_shuffle_prefers_tasks_of_the_process() -> None:
     out, sender = queue(Grouping.LOCAL_OR_SHUFFLE, 4, local={1, 3})
     out.put(list(range(10)))
     assert sender.counts(4) == [0, 5, 0, 5]

@@ -147,7 +147,7 @@ def _consumed(cluster: TestCluster, name: str) -> int:
         (True, lambda n: 0.1 + 1e-3 * n, range(90, 110)),  # twice the time of a commit
     ],
 )
-def test_an_authors_code_gets_as_many_tuples_as_it_has_time_for(
+def test_an_operator_gets_only_the_tuples_that_it_has_time_for(
     batched: bool, took: Callable[[int], float], expected: Container[int]
 ) -> None:
     size = BatchSize(1024 if batched else 64, batched=batched)

@@ -145,7 +145,7 @@ def test_a_connection_dropped_during_the_handshake_is_retried_with_what_it_had_t
         assert one.lost() == other.lost() == []
 
 
-def test_a_refused_connection_is_reported_once() -> None:
+def test_reports_a_refused_connection_once() -> None:
     with pair() as (one, other):
         other.watch.remove(other.listener)
         other.listener.close()

@@ -29,7 +29,7 @@ def outputs(cluster: TestCluster) -> dict[str, Counter[str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
-def test_output_equals_that_of_a_plain_evaluation_wherever_tasks_run(seed: int) -> None:
+def test_output_equals_that_of_a_plain_evaluation_under_any_placement(seed: int) -> None:
     rng = random.Random(seed)
     nodes = flows.draw(seed)
     flow, expected = flows.build(nodes), flows.evaluate(nodes)
@@ -95,7 +95,7 @@ def test_a_slow_sink_blocks_everything_upstream_and_loses_nothing(monkeypatch: p
 
 
 @pytest.mark.slow
-def test_queues_stay_within_their_windows_however_unevenly_workers_run() -> None:
+def test_queues_stay_within_their_windows_if_workers_run_unevenly() -> None:
     for seed in range(4):
         look = partial(check_bounds, window=8, most=FULL + 150)
         cluster = Watched(look, wide(3_000, cpu=0.0), workers=4, window=8, seed=seed, sample_tps=0.0)
@@ -155,7 +155,7 @@ class Last(Operator[int, str]):
 
 
 @pytest.mark.parametrize("options", [{"workers": 1}, {"workers": 3}, {"emulate": tiny_cluster(2)}])
-def test_the_last_tuples_come_after_all_others_and_before_the_end(options: dict[str, Any]) -> None:
+def test_the_last_tuples_follow_all_others_and_precede_the_end(options: dict[str, Any]) -> None:
     flow = Dataflow("last")
     numbers = flow.source("numbers", flows.Given(range(100)), gives=int)
     summed = flow.operator("sum", Last, numbers)
@@ -341,7 +341,7 @@ class Restless(Operator[int, int]):
 
 
 @pytest.mark.parametrize("options", [{"workers": 1}, {"emulate": tiny_cluster(1)}])
-def test_a_timer_that_sets_another_at_once_lets_others_run(options: dict[str, Any]) -> None:
+def test_a_timer_that_sets_another_does_not_starve_others(options: dict[str, Any]) -> None:
     flow = Dataflow("restless")
     restless = flow.operator("restless", Restless, flow.source("numbers", Generated(int, rate=1.0)), gives=int)
     flow.sink("out", Captured([]), restless)
@@ -381,7 +381,7 @@ class Shut(Sink[Any]):
 
 
 @pytest.mark.parametrize("fails", ["open", "write", "flush", "close"])
-def test_a_sink_that_raises_is_named_whatever_it_does(fails: str) -> None:
+def test_names_a_sink_that_raises_in_any_method(fails: str) -> None:
     notes: list[str] = []
     flow = Dataflow("shut")
     flow.sink("out", Shut(notes, fails), flow.source("numbers", Generated(int, rate=10.0, count=30)))

@@ -20,7 +20,7 @@ def test_keeps_the_tokens_of_fifty_milliseconds_and_always_one() -> None:
     assert TokenBucket(2.0, 0.0).available(60.0) == 1
 
 
-def test_reports_when_each_token_had_arrived_however_late_it_is_taken() -> None:
+def test_reports_the_arrival_of_each_token_even_if_it_is_taken_late() -> None:
     bucket = TokenBucket(1000.0, 1.0)
     assert bucket.take(3, 1.0055) == pytest.approx([1.001, 1.002, 1.003])
     assert bucket.available(1.0055) == 2
@@ -28,7 +28,7 @@ def test_reports_when_each_token_had_arrived_however_late_it_is_taken() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.3, 7.0, 999.0, 12345.6])
-def test_gives_the_rate_over_any_time_wherever_the_clock_stands(rate: float) -> None:
+def test_provides_the_rate_over_any_time_and_from_any_clock_value(rate: float) -> None:
     for start in (0.0, 1e3, 4e6):
         bucket, now, given = TokenBucket(rate, start), start, 0
         rng = random.Random(int(rate))

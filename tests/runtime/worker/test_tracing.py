@@ -26,7 +26,7 @@ def test_does_not_trace_every_tuple_of_a_fast_source_while_its_rate_is_unknown()
     assert len(picked(100_000.0, 20.0, 0.25, batch=500)) <= 60
 
 
-def test_traces_all_or_none_if_asked_to() -> None:
+def test_traces_all_or_no_tuples() -> None:
     assert picked(10.0, -1.0, 1.0, batch=5) == list(range(10))
     assert picked(10.0, 0.0, 1.0, batch=5) == []
 

@@ -150,7 +150,7 @@ def test_words_are_counted_right_under_every_policy(routing: str, sending: str) 
 @pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**9))
-def test_any_application_gives_the_same_whatever_is_in_force_switched_and_moved(seed: int) -> None:
+def test_output_is_the_same_under_any_policies_switches_and_moves(seed: int) -> None:
     rng = random.Random(seed)
     nodes = flows.draw(seed)
     emulated = rng.choice([None, tiny_cluster(3, 2), uneven(0.5)])
@@ -260,7 +260,7 @@ def test_links_between_machines_are_what_lanes_cost() -> None:
     assert lanes.onward.tolist() == [3.0, 1.0, 0.0]
 
 
-def test_credit_comes_once_per_slot_if_load_is_looked_at_and_none_is_kept_back() -> None:
+def test_a_policy_that_reads_load_gets_credit_once_per_slot_and_all_of_it() -> None:
     def ran(policies: TuplePolicies) -> Tapped:
         placement = ["home/0", "slow/0", "fast/0", "home/1"]
         flow = spread(300.0, 100, cpu=1e-4)
@@ -340,7 +340,7 @@ def test_the_queue_that_a_sending_policy_chooses_leaves_the_machine_first(sendin
     assert len(cluster.drain()["out"]) == 110
 
 
-def test_a_card_is_given_no_more_than_it_sends_in_a_slot() -> None:
+def test_the_gate_releases_no_more_than_a_card_sends_in_a_slot() -> None:
     cluster = hurried("random").start()
     waited = 0
     for _ in range(100):
@@ -394,7 +394,7 @@ def quiet(routing: str) -> TestCluster:
     return TestCluster(flow, emulate=uneven(), placement=placement, tuples=policies, checkpoint_s=0.0)
 
 
-def test_what_potus_keeps_at_an_operator_leaves_when_no_more_tuples_come() -> None:
+def test_tuples_that_potus_holds_leave_at_the_end_of_the_input() -> None:
     cluster = quiet("potus:v=3").start()
     cluster.advance(0.09)
     assert len(queue_of(cluster, "pass[0]").values) == 3  # l is not below 0
@@ -405,7 +405,7 @@ def test_what_potus_keeps_at_an_operator_leaves_when_no_more_tuples_come() -> No
     assert sorted(cluster.drain()["out"]) == [0, 1, 2]
 
 
-def test_potus_keeps_what_its_settings_tell_it_to() -> None:
+def test_potus_holds_tuples_by_its_settings() -> None:
     cluster = quiet("potus:v=3,spread=none").start()
     cluster.advance(0.5)
     assert len(queue_of(cluster, "pass[0]").values) == 3
@@ -511,7 +511,7 @@ def test_a_process_holds_back_what_its_sockets_do_not_take() -> None:
         TuplePolicies(sending="longest-backlog-first:tau=1e9,conserving=false"),
     ],
 )
-def test_a_task_that_is_full_of_what_a_policy_keeps_lets_a_barrier_through(policies: TuplePolicies) -> None:
+def test_a_barrier_passes_a_task_full_of_tuples_that_a_policy_holds(policies: TuplePolicies) -> None:
     flow = Dataflow("full")
     numbers = flow.source("in", Endless(range(12_000)), gives=int)
     passed = flow.map("pass", abs, numbers, parallelism=2, gives=int)

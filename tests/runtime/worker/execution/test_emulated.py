@@ -112,7 +112,7 @@ def test_a_machine_twice_as_fast_takes_half_as_long() -> None:
     assert time(hop.finished) - time(hop.started) == pytest.approx(0.25)
 
 
-def test_slots_share_the_cores_that_there_are() -> None:
+def test_slots_share_the_cores() -> None:
     machines = (Machine(name="a"), Machine(name="b", slots=2, cores=1))
     hops = flows.of_kind(hops_of(machines, ["a/0", "b/0", "b/1"], cpu=0.5, count=2).records, RecordKind.HOP)
     assert [time(hop.finished) - time(hop.started) for hop in hops] == pytest.approx([1.0, 1.0])
