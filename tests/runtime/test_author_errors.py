@@ -494,6 +494,15 @@ def test_a_run_that_recovered_and_went_on_is_a_success() -> None:
     assert (result.status.phase, result.status.error, result.status.warnings) == ("stopped", "", [])
 
 
+def test_a_run_whose_sources_ended_by_themselves_after_a_recovery_is_a_success() -> None:
+    flow = ps.Dataflow("empty")
+    flow.sink("out", ps.Discard(), flow.source("none", Given([])))
+    cluster = TestCluster(flow).start()
+    cluster.controller.recovery.begin("for the test", cluster.clock())
+    status = cluster.finish().status
+    assert (status.recoveries, status.error, status.warnings) == (1, "", ["no source emitted a tuple"])
+
+
 def test_warns_of_a_run_without_a_tuple() -> None:
     flow = ps.Dataflow("empty")
     flow.sink("out", ps.Discard(), flow.source("none", Given([])))

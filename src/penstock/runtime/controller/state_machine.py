@@ -367,7 +367,7 @@ class Controller:
         latest, recovery = self.checkpointing.latest, self.recovery
         if not self.state.flowing or latest is None or not latest.last:
             return
-        if recovery.count and not self._has_advanced(latest):
+        if self.phase == "draining" and recovery.count and not self._has_advanced(latest):
             times = f"{recovery.count} {'recoveries' if recovery.count > 1 else 'recovery'}"
             problem = f"{NOTHING}: {times} went back to where it had started"
             self.fail(f"{problem}; the last was because {recovery.reason}", now)
