@@ -16,7 +16,9 @@ from penstock.estimate.bottleneck import RateNet, Settled, Ways, bottleneck_rate
 from penstock.model.kernel import kernel, lean, stage
 from penstock.model.taskgraph import FORWARD, GLOBAL, Bools, Floats, Ints
 
-PAIRS = 4096  # of classes between which tuples flow; beyond, streams are taken to split evenly
+PAIRS = (
+    512  # of classes with a stream between them; beyond, which takes milliseconds, streams are taken to split evenly
+)
 ROUNDS = 40
 SETTLED, TIMES, FEWEST = 1e-3, 3, 5  # relative change of the rate, in so many rounds in a row, of at least so many
 EXACT = 1.005  # an even split is the answer if no split could carry this many times as much
