@@ -1,6 +1,6 @@
 """A synthetic run, and what each step of the pipeline makes of it.
 
-Sessions last for a module, because other modules here test how one is started.
+All modules here share a session; other packages start their own.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def steps(spark: SparkSession, telemetry: Path) -> Steps:
     return Steps(good, quarantined, table, made, tuples(made, good, table))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
     with session("tests", "local[2]", settings=SMALL) as made:
         yield made
@@ -60,6 +60,6 @@ def run(truth: Synthetic, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return truth.write(tmp_path_factory.mktemp("runs") / "r1")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def made(spark: SparkSession, run: Path) -> Steps:
     return steps(spark, run / "telemetry")

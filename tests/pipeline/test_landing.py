@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,8 @@ from penstock.api.contracts import TaskContext
 from penstock.api.sources.landed import Landed, batch_name
 from penstock.model.errors import FileProblem
 from penstock.pipeline.landing import finish_landing, land
-from penstock.pipeline.session import session
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with session("tests", "local[2]") as made:
-        yield made
 
 
 def drop(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
