@@ -34,7 +34,7 @@ def configuration() -> str:
     introduction = (
         "# Run configuration\n\nA run's settings have one form, `RunConfig`. `penstock run` builds it from its options,"
         " `penstock run --config FILE` reads it from a file, `ps.run(flow, config=…)` takes it, `run.json` in the run's"
-        " folder stores it, and `penstock run --resume` changes it. A file has one table per section:\n\n"
+        " folder stores it, and `penstock runs resume` changes it. A file has one table per section:\n\n"
         '```toml\n[execution]\nemulate = "hetero-small"\n\n[checkpointing]\ninterval_s = 2.0\n\n[telemetry]\n'
         "sample_tps = 50.0\n```\n\n"
     )

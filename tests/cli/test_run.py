@@ -191,7 +191,7 @@ def test_neither_an_application_nor_a_run_to_resume_is_one_line(
 ) -> None:
     ran = penstock("run", "--duration", 3)
     assert (ran.code, ran.err.count("\n")) == (2, 1)
-    assert ran.err.startswith("error: app: expected an application or --resume RUN, got neither; name one, word-count")
+    assert ran.err.startswith("error: app: expected an application, got none; name one, word-count")
 
 
 def test_an_unknown_application_is_one_line(penstock: Penstock, started: list[fake_run.Served]) -> None:
@@ -297,7 +297,7 @@ def test_a_resumed_run_is_what_it_was_but_for_what_is_said(
     penstock: Penstock, started: list[fake_run.Served], tmp_path: Path
 ) -> None:
     folder = stopped(tmp_path / "runs")
-    ran = penstock("run", "--resume", folder.name, "--runs", tmp_path / "runs", "--policy", "heft")
+    ran = penstock("runs", "resume", folder.name, "--runs", tmp_path / "runs", "--policy", "heft")
     assert ran.code == 0, ran.err
     (arguments,) = fake_run.SETTINGS
     assert (arguments["resume"], arguments["policy"]) == (folder, "heft")
@@ -307,7 +307,7 @@ def test_a_resumed_run_is_what_it_was_but_for_what_is_said(
     assert changes == {"planning": {"policy": "heft"}}  # all else as it was
     assert arguments["config"]["tuple_policies"] == {}
     stopped(tmp_path / "others")
-    penstock("run", "--resume", "latest", "--runs", tmp_path / "others", "--rate", 9)
+    penstock("runs", "resume", "latest", "--runs", tmp_path / "others", "--rate", 9)
     assert fake_run.SETTINGS[1]["config"]["application"]["rate_tps"] == 9.0
 
 
@@ -320,7 +320,7 @@ def test_the_module_of_a_resumed_run_is_found_from_elsewhere(
     folder = stopped(tmp_path / "runs", app="far_app:flow", directory=str(home))
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
-    ran = penstock("run", "--resume", folder)
+    ran = penstock("runs", "resume", folder)
     assert ran.code == 0, ran.err
 
 
@@ -328,12 +328,11 @@ def test_another_application_may_be_named_for_a_run_that_a_program_started(
     penstock: Penstock, started: list[fake_run.Served], tmp_path: Path
 ) -> None:
     folder = started_by_a_program(tmp_path)
-    ran = penstock("run", "--resume", folder)
+    ran = penstock("runs", "resume", folder)
     assert (ran.code, ran.err.count("\n")) == (2, 1)
-    assert (
-        f"run {folder.name} was started by a program; name its application too: --resume RUN module:object" in ran.err
-    )
-    assert penstock("run", FLOW, "--resume", folder).code == 0
+    again = f"penstock runs resume {folder.name} module:object"
+    assert f"run {folder.name} was started by a program; name its application too: {again}" in ran.err
+    assert penstock("runs", "resume", folder, FLOW).code == 0
 
 
 @pytest.mark.parametrize(
@@ -343,7 +342,7 @@ def test_another_application_may_be_named_for_a_run_that_a_program_started(
 def test_what_a_run_keeps_is_not_for_options_to_change(
     penstock: Penstock, started: list[fake_run.Served], tmp_path: Path, option: str, value: object
 ) -> None:
-    ran = penstock("run", "--resume", stopped(tmp_path), f"--{option}", value)
+    ran = penstock("runs", "resume", stopped(tmp_path), f"--{option}", value)
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert ran.err.startswith(f"error: --{option}: a resumed run keeps ")
     assert ran.err.endswith("; leave it out, or start a new run\n")
@@ -351,16 +350,16 @@ def test_what_a_run_keeps_is_not_for_options_to_change(
 
 
 def test_a_run_that_is_not_there_or_runs_or_is_at_its_end_is_one_line(penstock: Penstock, tmp_path: Path) -> None:
-    ran = penstock("run", "--resume", "other", "--runs", tmp_path)
+    ran = penstock("runs", "resume", "other", "--runs", tmp_path)
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert "no run is named 'other'" in ran.err
     info = kept_run(tmp_path)
     lock = RunLock(info)
-    ran = penstock("run", "--resume", info.path)
+    ran = penstock("runs", "resume", info.path)
     lock.release()
     assert (ran.code, f"error: run {info.run} is being run by process {os.getpid()}" in ran.err) == (2, True)
     keep_checkpoint(info, 4, last=True)
-    ran = penstock("run", "--resume", info.path)
+    ran = penstock("runs", "resume", info.path)
     assert (ran.code, ran.err.splitlines()[-1]) == (
         2,
         f"error: run {info.run} has completed, there is nothing to resume; its output is in {info.output_path}",
@@ -372,7 +371,7 @@ def test_finishing_what_only_had_to_be_published_ends_well(penstock: Penstock, t
     (info.output_path / "_part.e3").write_text("all\n")
     ready = ((str(info.output_path / "_part.e3"), str(info.output_path / "part.jsonl")),)
     keep_checkpoint(info, 4, pending={"out[0]": ready}, published=False, last=True)
-    ran = penstock("run", "--resume", info.path)
+    ran = penstock("runs", "resume", info.path)
     assert ran.code == 0, ran.err
     assert "had completed except for publishing its last files; they are published now" in ran.out
     assert (info.output_path / "part.jsonl").read_text() == "all\n"
@@ -382,7 +381,7 @@ def test_one_that_stopped_before_its_end_says_how_to_go_on(
     penstock: Penstock, started: list[fake_run.Served], tmp_path: Path
 ) -> None:
     ran = penstock("run", FLOW, "--runs", tmp_path)
-    assert "--resume" not in ran.out  # the fake run keeps nothing to go on from
+    assert "runs resume" not in ran.out  # the fake run keeps nothing to go on from
     info = kept_run(tmp_path / "kept")
     assert goes_on(info) == "starts again, as no checkpoint is complete"
     keep_checkpoint(info, 4)

@@ -172,7 +172,7 @@ def test_the_summary_says_how_to_go_on_and_what_was_recovered_from(status: Statu
     keep_checkpoint(info, 12)
     hurt = msgspec.structs.replace(status, recoveries=2, last_recovery="worker m1 was lost; 1.2 s")
     lines = summary(hurt, info)
-    assert ("next", f"penstock run --resume {info.folder} resumes from checkpoint 12") in lines
+    assert ("next", f"penstock runs resume {info.folder} resumes from checkpoint 12") in lines
     careful = msgspec.structs.replace(status.components[1], skipped=3)
     skipping = msgspec.structs.replace(status, components=[careful])
     assert ("skipped", "3 tuples by split, kept as dead letters") in summary(skipping, info)

@@ -95,7 +95,7 @@ def test_what_was_stopped_at_once_can_be_resumed(penstock: Penstock, tmp_path: P
     with Served(tmp_path, drains=False) as run:
         keep(msgspec.structs.replace(run.info, config=RunConfig()))
         ran = penstock("stop", run.info.path, "--now")
-        assert f"{run.info.run} has ended; next: penstock run --resume {run.info.path}" in ran.out
+        assert f"{run.info.run} has ended; next: penstock runs resume {run.info.path}" in ran.out
 
 
 @pytest.mark.parametrize("command", [["status"], ["stop"], ["runs", "move", "split[0]", "m0"]])
@@ -129,7 +129,7 @@ def test_one_whose_driver_has_died_says_so_and_from_where_it_goes_on(penstock: P
     assert ran.code == 0
     assert re.search(r"^outcome +died: its driver \(pid \d+\) died or was killed$", ran.out, re.MULTILINE)
     assert re.search(r"^checkpoint +7, the last, after 40 source tuples$", ran.out, re.MULTILINE)
-    assert f"penstock run --resume {info.path} resumes from checkpoint 7" in ran.out
+    assert f"penstock runs resume {info.path} resumes from checkpoint 7" in ran.out
     told = json.loads(penstock("status", info.path, "--json").out)
     assert (told["outcome"], told["ended"]) == ("died", None)
     assert told["last_checkpoint"] == {"number": 7, "source_tuples": 40, "last": False}
@@ -149,7 +149,7 @@ def test_stopping_one_whose_driver_has_died_says_only_that(penstock: Penstock, t
     keep(msgspec.structs.replace(info, pid=int(gone.stdout), socket=str(tmp_path / "none")))
     ran = penstock("stop", info.path)
     assert (ran.code, ran.err.count("\n")) == (2, 1)
-    assert ran.err.endswith(f"has gone; go on with penstock run --resume {info.path}\n")
+    assert ran.err.endswith(f"has gone; go on with penstock runs resume {info.path}\n")
 
 
 def test_a_wrong_name_is_one_line(penstock: Penstock, run: Served) -> None:

@@ -227,7 +227,7 @@ def test_reports_a_suspended_driver_with_a_remedy(tmp_path: Path) -> None:
         keep(msgspec.structs.replace(info, socket=f"{place}/s", pid=4321))
         with pytest.raises(NotAnswering, match=r"its driver \(pid 4321\) does not answer.* kill -CONT 4321;") as raised:
             ask(load(info.path), Drain(), timeout=None, heard=lambda: told.append("heard"), hello_s=0.05)
-    assert str(raised.value).endswith(f"penstock run --resume {info.path}")
+    assert str(raised.value).endswith(f"penstock runs resume {info.path}")
     assert told == []
 
 

@@ -29,7 +29,7 @@ def flow_of(spec: AppSpec, seed: int = 0) -> Dataflow:
     """Return the dataflow of an application; refuse options that it does not take."""
     if not spec.app:
         ready = f"name one, {', '.join(flow_names(''))} or module:object"
-        raise InvalidInput("app", f"expected an application or --resume RUN, got neither; {ready}")
+        raise InvalidInput("app", f"expected an application, got none; {ready}")
     if spec.directory and spec.directory not in sys.path:
         sys.path.append(spec.directory)
     process = arrival_process(spec.arrivals, spec.rate_tps)
@@ -79,7 +79,8 @@ def find_target(named: Changes, resume: str | None, runs: Path) -> Target:
     refuse_fixed(stored, config)
     spec = config.application or AppSpec()
     if not spec.app:
-        problem = f"run {info.run} was started by a program; name its application too: --resume RUN module:object"
+        again = f"penstock runs resume {info.run} module:object"
+        problem = f"run {info.run} was started by a program; name its application too: {again}"
         raise InvalidInput("app", f"{problem}, or have the program do it: ps.run(flow, resume={info.folder!r})")
     return Target(spec, config, emulated_cluster(info), info.path)
 

@@ -41,6 +41,20 @@ def config_options(command: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
+def with_options_of(
+    command: Callable[..., None], *omitted: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the arguments and options of another, except those that are named."""
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command)
+        kept = [each for name, each in signature.parameters.items() if name not in omitted]
+        function.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
 def nested(options: Mapping[str, object]) -> dict[str, dict[str, object]]:
     """Return settings by path as nested tables."""
     found: dict[str, dict[str, object]] = {}

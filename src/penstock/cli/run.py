@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import typer
 from msgspec import to_builtins
@@ -17,7 +18,7 @@ from penstock.cli.autopilot.options import (
     ThresholdOption,
     piloting,
 )
-from penstock.cli.config_options import config_options, merged, naming_options, nested
+from penstock.cli.config_options import config_options, merged, naming_options, nested, with_options_of
 from penstock.cli.follower import Display, Follower, LineDisplay, NoDisplay, TableDisplay
 from penstock.cli.inputs import (
     JsonOption,
@@ -37,7 +38,7 @@ from penstock.cli.run_options import (
     NewRunsOption,
     PlanOption,
     ReportOption,
-    ResumeOption,
+    ResumeArgument,
     ThenOption,
     refuse_numbers,
     refuse_places,
@@ -55,7 +56,8 @@ EXAMPLE = "penstock run word-count --emulate hetero-small --policy r-storm --rat
 
 
 @config_options
-def run(
+def start_or_resume(
+    resume: ResumeArgument = None,
     application: FlowArgument = None,
     config: ConfigOption = None,
     parameter: SetOption = None,
@@ -75,18 +77,11 @@ def run(
     report: ReportOption = False,
     duration: DurationOption = None,
     runs: NewRunsOption = Path("runs"),
-    resume: ResumeOption = None,
     as_json: JsonOption = False,
     *,
     options: Mapping[str, object],
 ) -> None:
-    """Run an application on Spark.
-
-    It runs until its sources end, its time is up, or you stop it. Ctrl-C once drains: sources stop, all tuples in
-    flight are processed and published. Ctrl-C twice stops at once; what came after the last checkpoint is then not
-    published, and is processed again when the run is resumed. Meanwhile, from another terminal: penstock status, stop,
-    runs and autopilot.
-    """
+    """Start a run, or resume one, and show it until it ends."""
     refuse_numbers(duration=duration, interval=interval, cool_down=cool_down)
     with naming_options(options):
         named = _settings(config, options, application, chosen_parameters(parameter, parameters))
@@ -122,6 +117,18 @@ def run(
         pilot.join()
     if report:
         _report(handle, as_json)
+
+
+@with_options_of(start_or_resume, "resume")
+def run(**arguments: Any) -> None:
+    """Run an application on Spark.
+
+    It runs until its sources end, its time is up, or you stop it. Ctrl-C once drains: sources stop, all tuples in
+    flight are processed and published. Ctrl-C twice stops at once; what came after the last checkpoint is then not
+    published, and is processed again when the run is resumed. Meanwhile, from another terminal: penstock status, stop,
+    runs and autopilot.
+    """
+    start_or_resume(resume=None, **arguments)
 
 
 def _settings(

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.flows import flow_names
-from penstock.cli.inputs import policy_names, refuse_master
+from penstock.cli.inputs import RUN_HELP, policy_names, refuse_master
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.runtime.storage.run_folder import refuse_unwritable
 
@@ -38,10 +38,7 @@ ModelOption = Annotated[
 ReportOption = Annotated[bool, typer.Option("--report", help="At the end, report on its telemetry.")]
 DurationOption = Annotated[float | None, typer.Option(metavar="SECONDS", help="Time after which the run drains.")]
 NewRunsOption = Annotated[Path, typer.Option(help="Folder in which run folders are made.")]
-ResumeOption = Annotated[
-    str | None,
-    typer.Option(metavar="RUN", help="Resume a run from its last checkpoint: its name, its folder, or latest."),
-]
+ResumeArgument = Annotated[str | None, typer.Argument(metavar="RUN", help=RUN_HELP)]
 
 
 def refuse_numbers(**options: float | None) -> None:

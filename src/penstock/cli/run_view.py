@@ -377,7 +377,7 @@ def next_steps(info: RunInfo) -> list[tuple[str, str]]:
     if files := published(info):
         lines.append(("output", f"{info.output_path}, {plural(files, 'file')} published"))
     if resumable := goes_on(info):
-        lines.append(("next", f"penstock run --resume {info.called} {resumable}"))
+        lines.append(("next", f"penstock runs resume {info.called} {resumable}"))
     return [*lines, ("next", f"penstock report {info.called}")]
 
 

@@ -26,7 +26,7 @@ def stop(
     """Stop a running application.
 
     Its sources stop, all tuples in flight are processed, all output is published, then it ends. With --now nothing
-    after the last checkpoint is published; penstock run --resume continues from there. The command waits for the end;
+    after the last checkpoint is published; penstock runs resume continues from there. The command waits for the end;
     Ctrl-C stops the waiting only.
     """
 
@@ -40,5 +40,5 @@ def stop(
     if as_json:
         print_json({"run": info.run, "drained": not now, "telemetry": str(info.telemetry_path)})
     else:
-        then = f"run --resume {info.called}" if now and goes_on(info) else f"report {info.called}"
+        then = f"runs resume {info.called}" if now and goes_on(info) else f"report {info.called}"
         console.print(f"{info.run} has ended; next: penstock {then}", markup=False, soft_wrap=True)

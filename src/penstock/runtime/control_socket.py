@@ -206,7 +206,7 @@ def _silent(info: RunInfo, seconds: float | None) -> str:
 
 def _stuck(info: RunInfo, seconds: float) -> str:
     problem = f"its driver (pid {info.pid}) does not answer, not even to a hello within {seconds:g} s"
-    resume = "" if info.config is None else f", which leaves the run to penstock run --resume {info.called}"
+    resume = "" if info.config is None else f", which leaves the run to penstock runs resume {info.called}"
     return f"run {info.run}: {problem}; if it is stopped, kill -CONT {info.pid}; or end it, kill -9 {info.pid}{resume}"
 
 
@@ -214,7 +214,7 @@ def _gone(info: RunInfo) -> str:
     driver = f"its driver (pid {info.pid}) has gone"
     if info.config is None:
         return f"run {info.run} is not running: {driver}; its telemetry is in {info.telemetry_path}"
-    return f"run {info.run} is not running: {driver}; go on with penstock run --resume {info.called}"
+    return f"run {info.run} is not running: {driver}; go on with penstock runs resume {info.called}"
 
 
 class ControlServer:

@@ -329,7 +329,7 @@ class Run:
             if not (problem := self._jobs.why_ended()):
                 self._driver.warn(f"a Spark call for the workers failed: {str(error).splitlines()[0]}")
                 return
-        remedy = f"continue from its last checkpoint with penstock run --resume {self.info.called}"
+        remedy = f"continue from its last checkpoint with penstock runs resume {self.info.called}"
         self._fail(f"the Spark session has ended, {problem}; {remedy}")
 
     def _release(self) -> None:

@@ -98,7 +98,7 @@ def test_run_refuses_models_of_another_application_where_it_is_resumed(
     penstock: Penstock, models: Path, tmp_path: Path
 ) -> None:
     info = kept_run(tmp_path / "kept")
-    ran = penstock("run", "--resume", info.path, "--autopilot", "predictive", "--model", models)
+    ran = penstock("runs", "resume", info.path, "--autopilot", "predictive", "--model", models)
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert ran.err.startswith("error: model: it was trained for 'word-count'")
 

@@ -1,4 +1,4 @@
-"""A driver that is killed, and `penstock run --resume` after it: what is published is the truth, each tuple once."""
+"""A driver that is killed, and `penstock runs resume` after it: what is published is the truth, each tuple once."""
 
 import json
 import os
@@ -89,7 +89,7 @@ def test_a_killed_driver_is_resumed_with_nothing_lost_or_doubled(
     terminal: Callable[..., Terminal], penstock: Penstock, tmp_path: Path
 ) -> None:
     run, info = begin(terminal, tmp_path)
-    refused = terminal("run", "--resume", info.run).end()
+    refused = terminal("runs", "resume", info.run).end()
     assert refused.code == 2
     assert f"error: run {info.run} is being run by process {run.process.pid} on " in refused.err
     kill(run)
@@ -97,9 +97,9 @@ def test_a_killed_driver_is_resumed_with_nothing_lost_or_doubled(
     assert seen > 0
     ran = penstock("status", info.path)
     assert "died: its driver" in ran.out
-    assert f"penstock run --resume {info.path}" in ran.out
+    assert f"penstock runs resume {info.path}" in ran.out
 
-    again = terminal("run", "--resume", info.run, "--duration", 2)
+    again = terminal("runs", "resume", info.run, "--duration", 2)
     again.until(f"run {info.run} continues from checkpoint ")
     ended = again.end()
     assert ended.code == 0, ended.err
@@ -109,7 +109,7 @@ def test_a_killed_driver_is_resumed_with_nothing_lost_or_doubled(
     assert found == truth(sentences)
     assert (load(info.path).resumed, load(info.path).run) == (1, info.run)
 
-    over = penstock("run", "--resume", info.path)
+    over = penstock("runs", "resume", info.path)
     assert (over.code, "there is nothing to resume" in over.err) == (2, True)
     run.wait_until_alone()
     again.wait_until_alone()
@@ -120,12 +120,12 @@ def test_a_damaged_checkpoint_is_passed_over_and_one_that_was_stopped_at_once_go
 ) -> None:
     run, info = begin(terminal, tmp_path)
     ran = penstock("stop", info.path, "--now")
-    assert f"has ended; next: penstock run --resume {info.path}" in ran.out
+    assert f"has ended; next: penstock runs resume {info.path}" in ran.out
     assert "resumes from checkpoint" in run.end().out
     last = max(numbers(Posix(), str(info.checkpoints_path)))
     damage(info, last, read_manifest(Posix(), str(info.checkpoints_path), last).tasks[0].file)
 
-    again = terminal("run", "--resume", info.path, "--duration", 1)
+    again = terminal("runs", "resume", info.path, "--duration", 1)
     ended = again.end()
     assert ended.code == 0, ended.err
     assert f"warning: checkpoint {last} cannot be used: " in ended.err
