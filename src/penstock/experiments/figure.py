@@ -7,6 +7,7 @@ checked against these rows only, after all cases have run.
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import numpy as np
 import pandas as pd
 
 if TYPE_CHECKING:
@@ -52,3 +53,11 @@ class LiveRun(Protocol):
     def __call__(self, case: Case, tell: Callable[[str], None]) -> Sequence[Row]:
         """Run a case and return its rows; `tell` is called with the progress."""
         ...
+
+
+def select(rows: pd.DataFrame, **values: Value) -> pd.DataFrame:
+    """Return the rows that have these values."""
+    kept = np.ones(len(rows), dtype=bool)
+    for name, value in values.items():
+        kept &= (rows[name] == value).to_numpy()
+    return rows[kept]

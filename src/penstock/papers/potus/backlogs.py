@@ -6,19 +6,10 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure, Value
+from penstock.experiments.figure import Case, Claim, Figure, Value, select
 from penstock.experiments.pictures import COLOURS
 from penstock.papers.potus.runs import arrivals_kind, case, length, run_system
-from penstock.papers.potus.summaries import (
-    ACROSS_V,
-    crossing,
-    curve,
-    finish,
-    level,
-    line,
-    means,
-    where,
-)
+from penstock.papers.potus.summaries import ACROSS_V, crossing, curve, finish, level, line, means
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
@@ -48,25 +39,25 @@ def _cases(fabric: str, quick: bool) -> list[Case]:
 
 def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
     trace, poisson = picture.subplots(1, 2, sharey=True)
-    usual = where(rows, balanced=False)
+    usual = select(rows, balanced=False)
     for axis, kind in zip((trace, poisson), sorted(usual["arrivals"].unique(), reverse=True), strict=True):
-        own = where(usual, arrivals=kind)
-        for number, (window, part) in enumerate(where(own, policy="potus").groupby("window")):
+        own = select(usual, arrivals=kind)
+        for number, (window, part) in enumerate(select(own, policy="potus").groupby("window")):
             curve(axis, part, "v", "backlog", f"POTUS, W = {window}", COLOURS[(1, 4, 6)[number]])
-        plus = where(own, policy="potus-plus")
+        plus = select(own, policy="potus-plus")
         if len(plus):
             curve(axis, plus, "v", "backlog", "POTUS-plus, W = 0", COLOURS[2])
-        level(axis, where(own, policy="shuffle"), "backlog", "Shuffle", COLOURS[0])
+        level(axis, select(own, policy="shuffle"), "backlog", "Shuffle", COLOURS[0])
         finish(axis, {"x": ACROSS_V, "y": "mean backlog (tuples)", "title": str(kind)})
 
 
 def _claims(number: str, rows: pd.DataFrame) -> list[Claim]:
-    usual = where(rows, balanced=False, policy="potus")
+    usual = select(rows, balanced=False, policy="potus")
     lines = {key: line(means(part, "v", "backlog")) for key, part in usual.groupby(["arrivals", "window"])}
     worst = min(found.fit for found in lines.values())
     slopes = [found.slope for found in lines.values()]
     kinds = ", ".join(f"{kind} W={window} {found.slope:.0f}" for (kind, window), found in lines.items())
-    shuffled = where(rows, balanced=False, policy="shuffle").groupby("arrivals")["backlog"].mean()
+    shuffled = select(rows, balanced=False, policy="shuffle").groupby("arrivals")["backlog"].mean()
     return [
         Claim(
             number,
@@ -84,18 +75,18 @@ def _claims(number: str, rows: pd.DataFrame) -> list[Claim]:
 
 def _crossing_claim(number: str, rows: pd.DataFrame) -> Claim:
     """Check where POTUS's backlog exceeds Shuffle's, and report where it does in other settings."""
-    usual = where(rows, balanced=False, window=0)
-    own = where(usual, arrivals=max(usual["arrivals"].unique()))
-    first = means(where(own, policy="potus"), "v", "backlog")
-    shuffled = where(own, policy="shuffle")["backlog"].mean()
+    usual = select(rows, balanced=False, window=0)
+    own = select(usual, arrivals=max(usual["arrivals"].unique()))
+    first = means(select(own, policy="potus"), "v", "backlog")
+    shuffled = select(own, policy="shuffle")["backlog"].mean()
     passed = crossing(first, shuffled)
     above = f"at V = {first.index[0]:g} it is {first.iloc[0] / shuffled:.1f} times Shuffle's already"
     ours = above if passed == first.index[0] else f"passes at V = {passed:.1f}"
     texts = []
     for load in SATURATED:
-        full = where(rows, balanced=True, utilisation=load)
-        found = means(where(full, policy="potus"), "v", "backlog")
-        texts.append(f"V = {crossing(found, where(full, policy='shuffle')['backlog'].mean()):.1f} at {load}")
+        full = select(rows, balanced=True, utilisation=load)
+        found = means(select(full, policy="potus"), "v", "backlog")
+        texts.append(f"V = {crossing(found, select(full, policy='shuffle')['backlog'].mean()):.1f} at {load}")
     return Claim(
         number,
         "POTUS's backlog passes Shuffle's near V = 16",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure
+from penstock.experiments.figure import Case, Claim, Figure, select
 from penstock.experiments.pictures import COLOURS, look
 from penstock.papers.potus.runs import case, length, run_system
 from penstock.papers.potus.summaries import (
@@ -26,7 +26,6 @@ from penstock.papers.potus.summaries import (
     spread,
     steady,
     unsteadiness,
-    where,
 )
 
 if TYPE_CHECKING:
@@ -64,21 +63,21 @@ def _ahead_cases(quick: bool) -> list[Case]:
 
 def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
     rows = cost_ratio(rows)
-    shown = where(rows, window=max(rows["window"]))
+    shown = select(rows, window=max(rows["window"]))
     single, mean = picture.subplots(1, 2)
     for policy, label, colour in (("potus", "POTUS", COLOURS[1]), ("potus-plus", "POTUS-plus", COLOURS[2])):
-        for number, (_, own) in enumerate(where(shown, policy=policy, options="").groupby("seed")):
+        for number, (_, own) in enumerate(select(shown, policy=policy, options="").groupby("seed")):
             found = means(own, "v", "ratio")
             single.plot(found.index, found, color=colour, linewidth=0.9, label="" if number else label)
     for number, way in enumerate(("", *(f"spread={way}" for way in OTHER_SPREADS))):
-        found = means(where(shown, policy="potus", options=way), "v", "ratio")
+        found = means(select(shown, policy="potus", options=way), "v", "ratio")
         name = f"POTUS, {way or 'spread=least'}"
         mean.plot(found.index, found, **look(COLOURS[(1, 4, 6, 8)[number]]), label=name)
-    found = means(where(shown, policy="potus-plus"), "v", "ratio")
+    found = means(select(shown, policy="potus-plus"), "v", "ratio")
     mean.plot(found.index, found, **look(COLOURS[2]), label="POTUS-plus")
     for axis, title in ((single, "system by system"), (mean, "mean over systems")):
         for policy, colour in (("shuffle", COLOURS[0]), ("load-aware-shuffle", COLOURS[7])):
-            level(axis, where(rows, policy=policy), "ratio", policy, colour)
+            level(axis, select(rows, policy=policy), "ratio", policy, colour)
         axis.axhline(1.0, color="black", linewidth=0.8)
         finish(axis, {"x": ACROSS_V, "y": "mean cost / least cost", "title": title}, below=True)
 
@@ -86,13 +85,13 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
 def _claims(rows: pd.DataFrame) -> list[Claim]:
     """Check 5c: without look-ahead."""
     rows = cost_ratio(rows)
-    potus = where(rows, policy="potus", options="")
-    at = {v: where(potus, v=v) for v in (1.0, 10.0, 40.0, 50.0, 100.0)}
+    potus = select(rows, policy="potus", options="")
+    at = {v: select(potus, v=v) for v in (1.0, 10.0, 40.0, 50.0, 100.0)}
     fall, after = over(at[40.0], at[1.0], "ratio") - 1, over(at[100.0], at[50.0], "ratio") - 1
     gap = at[100.0]["ratio"].to_numpy() - 1
     tenth = float((over(at[10.0], at[1.0], "ratio") - 1).mean())
     settled = [seed for seed, own in at[100.0].groupby("seed") if own["ratio"].mean() - 1 <= NEAR]
-    below = over(at[100.0], where(rows, policy="shuffle"), "ratio") - 1
+    below = over(at[100.0], select(rows, policy="shuffle"), "ratio") - 1
     return [
         Claim(
             "5c",
@@ -138,8 +137,8 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
 
 def _both_claim(rows: pd.DataFrame) -> Claim:
     """Check whether a medium V beats Shuffle in cost and backlog."""
-    shuffled, middle = where(rows, policy="shuffle"), where(rows, policy="potus", options="", v=10.0)
-    plus = where(rows, policy="potus-plus", v=1.0)
+    shuffled, middle = select(rows, policy="shuffle"), select(rows, policy="potus", options="", v=10.0)
+    plus = select(rows, policy="potus-plus", v=1.0)
     cost, backlog = over(middle, shuffled, "ratio"), over(middle, shuffled, "backlog")
     plus_cost, plus_backlog = over(plus, shuffled, "ratio"), over(plus, shuffled, "backlog")
     return Claim(
@@ -159,11 +158,11 @@ def _spread_claims(rows: pd.DataFrame) -> list[Claim]:
     kept: dict[str, pd.DataFrame] = {}
     spread_out: dict[str, pd.DataFrame] = {}
     for way in ("least", *OTHER_SPREADS):
-        own = where(rows, policy="potus", options="" if way == "least" else f"spread={way}")
+        own = select(rows, policy="potus", options="" if way == "least" else f"spread={way}")
         (kept if way in ("least", "none") else spread_out)[way] = own
-    last = pd.concat([where(own, v=100.0) for own in kept.values()])
-    ends = {way: where(own, v=100.0)["ratio"].to_numpy() - 1 for way, own in kept.items()}
-    rises = {way: over(where(own, v=100.0), where(own, v=10.0), "ratio") - 1 for way, own in spread_out.items()}
+    last = pd.concat([select(own, v=100.0) for own in kept.values()])
+    ends = {way: select(own, v=100.0)["ratio"].to_numpy() - 1 for way, own in kept.items()}
+    rises = {way: over(select(own, v=100.0), select(own, v=10.0), "ratio") - 1 for way, own in spread_out.items()}
     texts = "; ".join(f"{way} {percent(gap)}, seeds {span(gap)}" for way, gap in ends.items())
     found = any(rise.max() >= 0.001 for rise in rises.values())
     rising = "; ".join(f"{way} {percent(rise)}, seeds {span(rise)}" for way, rise in rises.items())
@@ -190,9 +189,9 @@ def _spread_claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _plus_claim(rows: pd.DataFrame) -> Claim:
-    plus = where(rows, policy="potus-plus", v=max(PLUS_WEIGHTS))
+    plus = select(rows, policy="potus-plus", v=max(PLUS_WEIGHTS))
     gap = plus["ratio"].to_numpy() - 1
-    faster = over(plus, where(rows, policy="potus", options="", v=40.0), "response")
+    faster = over(plus, select(rows, policy="potus", options="", v=40.0), "response")
     return Claim(
         "5c",
         "ours: POTUS-plus costs no more than 2 % above the optimum",
@@ -209,13 +208,15 @@ def _ahead_claims(rows: pd.DataFrame) -> list[Claim]:
     rows = cost_ratio(rows)
     changes = {}
     for way in ("", *(f"spread={way}" for way in OTHER_SPREADS)):
-        own = where(rows, policy="potus", options=way)
-        ahead, bare = (means(where(own, window=window), "v", "ratio") for window in (WINDOW, 0))
+        own = select(rows, policy="potus", options=way)
+        ahead, bare = (means(select(own, window=window), "v", "ratio") for window in (WINDOW, 0))
         changes[way or "spread=least"] = np.asarray(ahead / bare - 1, dtype=np.float64)
     usual = changes["spread=least"]
     others = "; ".join(f"{way} {span(change)}" for way, change in changes.items())
-    falling = means(where(rows, policy="potus", options="", window=WINDOW), "v", "ratio")
-    paid = over(where(rows, policy="potus", options="", v=100.0, window=WINDOW), where(rows, policy="shuffle"), "cost")
+    falling = means(select(rows, policy="potus", options="", window=WINDOW), "v", "ratio")
+    paid = over(
+        select(rows, policy="potus", options="", v=100.0, window=WINDOW), select(rows, policy="shuffle"), "cost"
+    )
     return [
         Claim(
             "5d",

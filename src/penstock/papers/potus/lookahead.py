@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure, Value
+from penstock.experiments.figure import Case, Claim, Figure, Value, select
 from penstock.experiments.pictures import COLOURS
 from penstock.model.taskgraph import Floats
 from penstock.papers.potus.runs import ALTERNATIVES, FABRICS, arrivals_kind, case, length, run_system
-from penstock.papers.potus.summaries import curve, finish, level, means, over, percent, spread, where
+from penstock.papers.potus.summaries import curve, finish, level, means, over, percent, spread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
@@ -43,26 +43,26 @@ def _cases(quick: bool) -> list[Case]:
 
 def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
     picture.set_size_inches(10, 8)
-    usual = where(rows, balanced=False)
+    usual = select(rows, balanced=False)
     panels = [(fabric, kind) for fabric in FABRICS for kind in usual["arrivals"].unique()]
     for axis, (fabric, kind) in zip(picture.subplots(2, 2, sharex=True).flat, panels, strict=True):
-        own = where(usual, fabric=fabric, arrivals=kind)
-        curve(axis, where(own, policy="potus"), "window", "response", "POTUS, V = 3", COLOURS[1])
-        curve(axis, where(own, policy="potus-plus"), "window", "response", "POTUS-plus, V = 0", COLOURS[2])
-        level(axis, where(own, policy="shuffle"), "response", "Shuffle", COLOURS[0])
-        level(axis, where(own, policy="least-loaded"), "response", "least loaded", COLOURS[7])
+        own = select(usual, fabric=fabric, arrivals=kind)
+        curve(axis, select(own, policy="potus"), "window", "response", "POTUS, V = 3", COLOURS[1])
+        curve(axis, select(own, policy="potus-plus"), "window", "response", "POTUS-plus, V = 0", COLOURS[2])
+        level(axis, select(own, policy="shuffle"), "response", "Shuffle", COLOURS[0])
+        level(axis, select(own, policy="least-loaded"), "response", "least loaded", COLOURS[7])
         axis.set_ylim(bottom=0)
         finish(axis, {"x": "look-ahead W (slots)", "y": "response time (slots)", "title": f"{fabric}, {kind}"})
 
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
-    usual = where(rows, balanced=False)
-    curves = _curves(where(usual, policy="potus"))
+    usual = select(rows, balanced=False)
+    curves = _curves(select(usual, policy="potus"))
     last = int(curves[0].index[-1])
     left, ended = _left(curves, 6), _left(curves, last)
     saved = [float(step) for found in curves for step in -np.diff(found) / np.diff(found.index)]
     first = [(found[0] - found[6]) / 6 for found in curves]
-    plus_left = _left(_curves(where(usual, policy="potus-plus")), 6)
+    plus_left = _left(_curves(select(usual, policy="potus-plus")), 6)
     before_last = int(curves[0].index[-2])
     tail = [(found[before_last] - found[last]) / (last - before_last) for found in curves]
     falls = all(after <= 1.01 * before for found in curves for before, after in pairwise(found))
@@ -102,18 +102,18 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
             "≤ 1.1 in every step",
             max(saved) <= 1.1,
         ),
-        *_shuffle_claims(rows, where(usual, window=0)),
+        *_shuffle_claims(rows, select(usual, window=0)),
     ]
 
 
 def _shuffle_claims(rows: pd.DataFrame, bare: pd.DataFrame) -> list[Claim]:
     """Check the statements about Shuffle and POTUS without look-ahead."""
-    ratio = over(where(bare, policy="shuffle"), where(bare, policy="potus"), "response")
-    full = where(rows, balanced=True)
-    shuffled = where(full, policy="shuffle")
-    with_v, without = (over(shuffled, where(full, policy="potus", v=v), "response") for v in (3.0, 0.0))
-    strongest = min(ALTERNATIVES, key=lambda name: where(bare, policy=name)["response"].mean())
-    gain = over(where(bare, policy="potus-plus"), where(bare, policy=strongest), "response")
+    ratio = over(select(bare, policy="shuffle"), select(bare, policy="potus"), "response")
+    full = select(rows, balanced=True)
+    shuffled = select(full, policy="shuffle")
+    with_v, without = (over(shuffled, select(full, policy="potus", v=v), "response") for v in (3.0, 0.0))
+    strongest = min(ALTERNATIVES, key=lambda name: select(bare, policy=name)["response"].mean())
+    gain = over(select(bare, policy="potus-plus"), select(bare, policy=strongest), "response")
     return [
         Claim(
             "4",

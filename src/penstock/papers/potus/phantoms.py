@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure, Value
+from penstock.experiments.figure import Case, Claim, Figure, Value, select
 from penstock.experiments.pictures import COLOURS
 from penstock.papers.potus.runs import case, length, run_system
-from penstock.papers.potus.summaries import curve, finish, means, where
+from penstock.papers.potus.summaries import curve, finish, means
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
@@ -35,11 +35,11 @@ def _cases(quick: bool) -> list[Case]:
 def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
     picture.set_size_inches(10, 6.5)
     for axis, utilisation in zip(picture.subplots(1, 2), (0.8, MODERATE), strict=True):
-        own = where(rows, utilisation=utilisation)
-        curve(axis, where(own, forecast="perfect"), "window", "response", "perfect", COLOURS[2])
-        curve(axis, where(own, forecast="all-true-negative"), "window", "response", "All-True-Negative", COLOURS[7])
+        own = select(rows, utilisation=utilisation)
+        curve(axis, select(own, forecast="perfect"), "window", "response", "perfect", COLOURS[2])
+        curve(axis, select(own, forecast="all-true-negative"), "window", "response", "All-True-Negative", COLOURS[7])
         for number, x in enumerate(PHANTOMS):
-            part = where(own, forecast="false-positive", phantoms=x, shared=False)
+            part = select(own, forecast="false-positive", phantoms=x, shared=False)
             if not len(part):
                 continue
             curve(
@@ -51,7 +51,7 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
                 COLOURS[(3, 4, 5, 1, 6)[number]],
             )
         for x, style in zip(SHARES, ("--", ":"), strict=True):
-            part = where(own, forecast="false-positive", phantoms=x, shared=True)
+            part = select(own, forecast="false-positive", phantoms=x, shared=True)
             if not len(part):
                 continue
             curve(axis, part, "window", "response", f"False-Positive, {x:.0%} of real ones", COLOURS[0], style)
@@ -73,17 +73,17 @@ def _added(rows: pd.DataFrame, x: float) -> float:
 
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
-    usual, moderate = where(rows, utilisation=0.8), where(rows, utilisation=MODERATE)
+    usual, moderate = select(rows, utilisation=0.8), select(rows, utilisation=MODERATE)
     perfect, missed = (
-        means(where(usual, forecast=name), "window", "response") for name in ("perfect", "all-true-negative")
+        means(select(usual, forecast=name), "window", "response") for name in ("perfect", "all-true-negative")
     )
     last = int(perfect.index[-1])
     bare, left = float(missed.iloc[0]), float(perfect.iloc[-1] / perfect.iloc[0])
     ten, thirty = _curve(usual, 10.0), _curve(usual, 30.0)
     easy = _curve(moderate, 10.0)
-    easy_bare = float(means(where(moderate, forecast="all-true-negative"), "window", "response").iloc[0])
+    easy_bare = float(means(select(moderate, forecast="all-true-negative"), "window", "response").iloc[0])
     few = {x: _curve(usual, x) for x in PHANTOMS[:2]}
-    alone = float(means(where(moderate, forecast="perfect"), "window", "response").iloc[-1])
+    alone = float(means(select(moderate, forecast="perfect"), "window", "response").iloc[-1])
     return [
         Claim(
             "6c",
@@ -151,7 +151,7 @@ def _share_claim(usual: pd.DataFrame, bare: float, few: dict[float, "pd.Series[f
 
 
 def _curve(rows: pd.DataFrame, x: float, shared: bool = False) -> "pd.Series[float]":
-    return means(where(rows, forecast="false-positive", phantoms=x, shared=shared), "window", "response")
+    return means(select(rows, forecast="false-positive", phantoms=x, shared=shared), "window", "response")
 
 
 def _text(found: "pd.Series[float]") -> str:

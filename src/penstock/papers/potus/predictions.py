@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure, Value
+from penstock.experiments.figure import Case, Claim, Figure, Value, select
 from penstock.experiments.pictures import COLOURS
 from penstock.model.taskgraph import Floats
 from penstock.papers.potus.runs import case, length, run_system
@@ -27,7 +27,6 @@ from penstock.papers.potus.summaries import (
     percent,
     signed,
     upper,
-    where,
 )
 
 if TYPE_CHECKING:
@@ -83,22 +82,22 @@ def _named(rows: pd.DataFrame) -> pd.DataFrame:
 def _draw(measure: str, rows: pd.DataFrame, picture: "Picture") -> None:
     rows = _named(rows)
     for axis, place in zip(picture.subplots(1, len(PLACES)), PLACES, strict=True):
-        own = where(rows, **place.settings)
+        own = select(rows, **place.settings)
         for number, (name, label) in enumerate(NAMES.items()):
-            curve(axis, where(own, predictor=name), "v", measure, label, COLOURS[number])
+            curve(axis, select(own, predictor=name), "v", measure, label, COLOURS[number])
         what = "mean cost / least cost" if measure == "ratio" else "response time (slots)"
         if measure == "response":
-            axis.set_ylim(0, 1.5 * where(own, predictor="none")["response"].max())
+            axis.set_ylim(0, 1.5 * select(own, predictor="none")["response"].max())
         finish(axis, {"x": ACROSS_V, "y": what, "title": place.title})
 
 
 def _cost_claims(rows: pd.DataFrame) -> list[Claim]:
     """Check 6a."""
-    own = where(_named(rows), **USUAL.settings)
-    drops = {name: _change(where(own, predictor=name), "ratio", 1.0, 20.0) for name in NAMES}
+    own = select(_named(rows), **USUAL.settings)
+    drops = {name: _change(select(own, predictor=name), "ratio", 1.0, 20.0) for name in NAMES}
     texts = ", ".join(f"{NAMES[name]} {signed(drop)}" for name, drop in drops.items())
-    perfect = where(own, predictor="perfect")
-    dearer = {name: over(where(own, predictor=name), perfect, "cost").mean() - 1 for name in PREDICTORS}
+    perfect = select(own, predictor="perfect")
+    dearer = {name: over(select(own, predictor=name), perfect, "cost").mean() - 1 for name in PREDICTORS}
     return [
         Claim(
             "6a",
@@ -124,7 +123,7 @@ def _cost_claims(rows: pd.DataFrame) -> list[Claim]:
 
 def _error_claim(rows: pd.DataFrame) -> Claim:
     errors = {
-        place.title: where(_named(rows), **place.settings).groupby("predictor")["squared_error"].mean()
+        place.title: select(_named(rows), **place.settings).groupby("predictor")["squared_error"].mean()
         for place in PLACES
     }
     found = {title: [float(error[name]) for name in PREDICTORS] for title, error in errors.items()}
@@ -143,10 +142,10 @@ def _error_claim(rows: pd.DataFrame) -> Claim:
 
 def _prophet(rows: pd.DataFrame) -> str:
     """Describe the results of Prophet, if it could be run."""
-    own = where(_named(rows), predictor="prophet")
+    own = select(_named(rows), predictor="prophet")
     if not len(own):
         return "Prophet is left out, as its extra is not installed (its errors on traces: docs/forecasting.md)"
-    rival = where(_named(rows), predictor="none", v=PROPHET_V, **MODERATE.settings)
+    rival = select(_named(rows), predictor="none", v=PROPHET_V, **MODERATE.settings)
     gain = over(own, rival, "response") - 1
     return (
         f"Prophet ({MODERATE.title}, V = {PROPHET_V:g} only): {own['squared_error'].mean():.1f}, response time "
@@ -157,9 +156,9 @@ def _prophet(rows: pd.DataFrame) -> str:
 def _response_claims(rows: pd.DataFrame) -> list[Claim]:
     """Check 6b."""
     rows = _named(rows)
-    places = {place.title: where(rows, **place.settings) for place in PLACES}
+    places = {place.title: select(rows, **place.settings) for place in PLACES}
     tails = [
-        line(means(where(own, predictor=name), "v", "response").loc[5.0:]) for own in places.values() for name in NAMES
+        line(means(select(own, predictor=name), "v", "response").loc[5.0:]) for own in places.values() for name in NAMES
     ]
     return [
         _dip_claim(places[USUAL.title]),
@@ -178,7 +177,7 @@ def _response_claims(rows: pd.DataFrame) -> list[Claim]:
 
 def _dip_claim(rows: pd.DataFrame) -> Claim:
     """Check whether a small V is better than none."""
-    dips = {name: _change(where(rows, predictor=name), "response", 0.0, 5.0) for name in NAMES}
+    dips = {name: _change(select(rows, predictor=name), "response", 0.0, 5.0) for name in NAMES}
     return Claim(
         "6b",
         "response time falls by about 20 % from V = 0 to 5",
@@ -234,8 +233,8 @@ def best_gain(rows: pd.DataFrame, predictors: Iterable[str]) -> Gain:
     """Return the predictor and the V with the minimum mean response time relative to none, seed by seed."""
     return min(
         (
-            Gain(name, v, over(where(own, predictor=name), where(own, predictor="none"), "response") - 1)
-            for v, own in ((v, where(rows, v=v)) for v in rows["v"].unique().tolist())
+            Gain(name, v, over(select(own, predictor=name), select(own, predictor="none"), "response") - 1)
+            for v, own in ((v, select(rows, v=v)) for v in rows["v"].unique().tolist())
             for name in predictors
         ),
         key=lambda gain: float(gain.shares.mean()),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure, Value
+from penstock.experiments.figure import Case, Claim, Figure, Value, select
 from penstock.experiments.pictures import COLOURS
 from penstock.model.taskgraph import Floats
 from penstock.papers.potus.runs import case, length, run_system
@@ -24,7 +24,6 @@ from penstock.papers.potus.summaries import (
     spread,
     steady,
     unsteadiness,
-    where,
 )
 
 if TYPE_CHECKING:
@@ -77,20 +76,20 @@ def _cases(quick: bool) -> list[Case]:
 def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
     picture.set_size_inches(11, 8)
     (uneven, even), (forecast, limit) = picture.subplots(2, 2)
-    loads = where(rows, part="load")
+    loads = select(rows, part="load")
     for axis, balanced in ((uneven, False), (even, True)):
-        _draw_loads(axis, where(loads, balanced=balanced))
+        _draw_loads(axis, select(loads, balanced=balanced))
         what = "every component" if balanced else "the fullest component of an application"
         finish(axis, {"x": f"utilisation of {what}", "y": "response time (slots)"}, below=True)
-    predicted = _named(where(rows, part="forecast"))
+    predicted = _named(select(rows, part="forecast"))
     for number, name in enumerate(("none", "perfect", *PREDICTORS)):
-        curve(forecast, where(predicted, predictor=name), "utilisation", "response", name, COLOURS[number])
+        curve(forecast, select(predicted, predictor=name), "utilisation", "response", name, COLOURS[number])
     forecast.set_yscale("log")
     finish(
         forecast,
         {"x": "utilisation (share of capacity)", "y": "response time (slots)", "title": "predictors, W = 1, V = 1"},
     )
-    limits = where(rows, part="limit").assign(place=rows["limit"].map({at: n for n, at in enumerate(LIMITS)}))
+    limits = select(rows, part="limit").assign(place=rows["limit"].map({at: n for n, at in enumerate(LIMITS)}))
     for number, (window, own) in enumerate(limits.groupby("window")):
         curve(limit, own, "place", "response", f"W = {window}", COLOURS[number])
     limit.set_xticks(range(len(LIMITS)), [str(at or "enough") for at in LIMITS])
@@ -100,7 +99,7 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
 
 def _draw_loads(axis: "Axes", rows: pd.DataFrame) -> None:
     for number, one in enumerate(COMPARED):
-        own = where(rows, **{"options": "", **one})
+        own = select(rows, **{"options": "", **one})
         label = str(one["policy"]) + (f", V = {one['v']:g}" if "v" in one else "")
         label += ", as (25)" if one.get("options") else ""
         curve(axis, own, "utilisation", "response", label, COLOURS[number])
@@ -113,17 +112,19 @@ def _named(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
     return [
-        *_load_claims(where(rows, part="load")),
-        _forecast_claim(_named(where(rows, part="forecast"))),
-        *_limit_claims(where(rows, part="limit")),
-        _container_claim(cost_ratio(where(rows, part="container"))),
+        *_load_claims(select(rows, part="load")),
+        _forecast_claim(_named(select(rows, part="forecast"))),
+        *_limit_claims(select(rows, part="limit")),
+        _container_claim(cost_ratio(select(rows, part="container"))),
     ]
 
 
 def _load_claims(rows: pd.DataFrame) -> list[Claim]:
     def ratio(load: float, balanced: bool, **potus: Value) -> Floats:
-        own = where(rows, utilisation=load, balanced=balanced)
-        return over(where(own, policy="shuffle"), where(own, **{"policy": "potus", "options": "", **potus}), "response")
+        own = select(rows, utilisation=load, balanced=balanced)
+        return over(
+            select(own, policy="shuffle"), select(own, **{"policy": "potus", "options": "", **potus}), "response"
+        )
 
     usual, usual_bare = ratio(0.8, False, v=3.0), ratio(0.8, False, v=0.0)
     loads = [load for load in sorted(rows["utilisation"].unique()) if load >= NEARLY_FULL]
@@ -133,8 +134,8 @@ def _load_claims(rows: pd.DataFrame) -> list[Claim]:
         ratio(0.8, True, v=0.0, options=APPENDIX),
         ratio(0.98, True, v=0.0, options=APPENDIX),
     )
-    even = where(rows, utilisation=0.8, balanced=True)
-    plus = over(where(even, policy="potus-plus"), where(even, policy="potus", v=0.0, options=""), "response")
+    even = select(rows, utilisation=0.8, balanced=True)
+    plus = over(select(even, policy="potus-plus"), select(even, policy="potus", v=0.0, options=""), "response")
     return [
         Claim(
             "settings",
@@ -189,9 +190,9 @@ def _by_load(ratios: Mapping[float, Floats]) -> str:
 
 
 def _forecast_claim(rows: pd.DataFrame) -> Claim:
-    bare = means(where(rows, predictor="none"), "utilisation", "response")
+    bare = means(select(rows, predictor="none"), "utilisation", "response")
     gains = pd.DataFrame(
-        {name: means(where(rows, predictor=name), "utilisation", "response") / bare - 1 for name in PREDICTORS}
+        {name: means(select(rows, predictor=name), "utilisation", "response") / bare - 1 for name in PREDICTORS}
     )
     best = gains.min(axis=1)
     texts = ", ".join(f"{load:g}: {signed(gain, 0)}" for load, gain in best.items())
@@ -208,7 +209,7 @@ def _forecast_claim(rows: pd.DataFrame) -> Claim:
 
 
 def _limit_claims(rows: pd.DataFrame) -> list[Claim]:
-    found = {(limit, window): where(rows, limit=limit, window=window) for limit in LIMITS for window in (0, WINDOW)}
+    found = {(limit, window): select(rows, limit=limit, window=window) for limit in LIMITS for window in (0, WINDOW)}
     texts = ", ".join(
         f"γ = {limit or 'enough'}: {found[limit, 0]['response'].mean():.0f} and "
         f"{found[limit, WINDOW]['response'].mean():.0f}"
@@ -245,12 +246,16 @@ def _limit_claims(rows: pd.DataFrame) -> list[Claim]:
 
 def _upset(bare: pd.DataFrame, ahead: pd.DataFrame) -> int:
     """Count the systems whose queues are steady without look-ahead but not with it."""
-    return sum(steady(where(bare, seed=seed)) and not steady(where(ahead, seed=seed)) for seed in bare["seed"].unique())
+    return sum(
+        steady(select(bare, seed=seed)) and not steady(select(ahead, seed=seed)) for seed in bare["seed"].unique()
+    )
 
 
 def _container_claim(rows: pd.DataFrame) -> Claim:
     below = {
-        room: over(where(rows, policy="potus", container=room), where(rows, policy="shuffle", container=room), "ratio")
+        room: over(
+            select(rows, policy="potus", container=room), select(rows, policy="shuffle", container=room), "ratio"
+        )
         for room in CONTAINERS
     }
     texts = ", ".join(f"{room} tasks: {percent(value - 1)}" for room, value in below.items())

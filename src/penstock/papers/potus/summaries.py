@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
-from penstock.experiments.figure import Value
 from penstock.experiments.pictures import deviation, label, look, shade
 from penstock.model.taskgraph import Floats
 
@@ -41,14 +40,6 @@ class Range(NamedTuple):
 def span(shares: Floats, digits: int = 1) -> str:
     """Format the minimum and the maximum of some shares as percent with a sign."""
     return f"{signed(shares.min(), digits)[:-2]} to {signed(shares.max(), digits)}"
-
-
-def where(rows: pd.DataFrame, **values: Value) -> pd.DataFrame:
-    """Return the rows that have these values."""
-    kept = np.ones(len(rows), dtype=bool)
-    for name, value in values.items():
-        kept &= (rows[name] == value).to_numpy()
-    return rows[kept]
 
 
 def by_seed(rows: pd.DataFrame, measure: str) -> "pd.Series[float]":

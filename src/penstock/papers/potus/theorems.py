@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure, Row, Value
+from penstock.experiments.figure import Case, Claim, Figure, Row, Value, select
 from penstock.experiments.pictures import COLOURS
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.slotted import Placed, System, build_system
 from penstock.model.topology import Component, Kind, Stream, Topology
 from penstock.papers.potus.runs import case, measured, run_system, spec
-from penstock.papers.potus.summaries import ACROSS_V, cost_ratio, curve, finish, line, means, power, signed, where
+from penstock.papers.potus.summaries import ACROSS_V, cost_ratio, curve, finish, line, means, power, signed
 from penstock.policies.registry import routing_policy
 from penstock.sim.slotted import Arrivals, simulate
 
@@ -61,7 +61,7 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
     cost, backlog = picture.subplots(1, 2)
     rows = cost_ratio(rows).assign(gap=rows["cost"] - rows["optimum"])
     for number, way in enumerate(SPREADS):
-        own = where(rows, options=f"spread={way}")
+        own = select(rows, options=f"spread={way}")
         found = means(own, "v", "gap")
         cost.plot(found.index, found.clip(lower=1e-4), "o-", color=COLOURS[number], markersize=3, label=f"spread {way}")
         curve(backlog, own, "v", "backlog", f"spread {way}", COLOURS[number])
@@ -78,7 +78,7 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
     rng = np.random.default_rng(0)
     made = []
     for way in SPREADS:
-        own = where(cost_ratio(rows), options=f"spread={way}").assign(gap=lambda some: some["cost"] - some["optimum"])
+        own = select(cost_ratio(rows), options=f"spread={way}").assign(gap=lambda some: some["cost"] - some["optimum"])
         told = means(own, "v", "ratio") - 1 > NOISE
         weights = [v for v in told.index[told] if v >= 1.0] or list(told.index[:2])
         slope = power(own[own["v"].isin(weights)].pivot_table(index="seed", columns="v", values="gap"), rng)
@@ -152,9 +152,9 @@ def _example_cases(quick: bool) -> list[Case]:
 def _draw_example(rows: pd.DataFrame, picture: "Picture") -> None:
     axis = picture.subplots()
     for policy, colour in (("potus", COLOURS[1]), ("potus-plus", COLOURS[2])):
-        curve(axis, where(rows, policy=policy), "v", "cost", policy, colour)
+        curve(axis, select(rows, policy=policy), "v", "cost", policy, colour)
     axis.axhline(
-        float(where(rows, policy="shuffle")["cost"].iloc[0]), color=COLOURS[0], linestyle="--", label="shuffle"
+        float(select(rows, policy="shuffle")["cost"].iloc[0]), color=COLOURS[0], linestyle="--", label="shuffle"
     )
     axis.axhline(float(rows["optimum"].iloc[0]), color="black", linewidth=0.8, label="optimum")
     axis.set_xscale("log")
@@ -165,8 +165,8 @@ def _draw_example(rows: pd.DataFrame, picture: "Picture") -> None:
 
 
 def _example_claims(rows: pd.DataFrame) -> list[Claim]:
-    potus = where(rows, policy="potus")["cost"]
-    plus, shuffled = where(rows, policy="potus-plus")["cost"], float(where(rows, policy="shuffle")["cost"].iloc[0])
+    potus = select(rows, policy="potus")["cost"]
+    plus, shuffled = select(rows, policy="potus-plus")["cost"], float(select(rows, policy="shuffle")["cost"].iloc[0])
     optimum = float(rows["optimum"].iloc[0])
     span = f"V = {rows['v'][rows['v'] > 0].min():g}…{rows['v'].max():g}"
     return [

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from penstock.estimate.energy import RADIOS, Power, energy
-from penstock.experiments.figure import Case, Claim, Figure, Row
+from penstock.experiments.figure import Case, Claim, Figure, Row, select
 from penstock.model.placement import Placement
 from penstock.papers.sparcle.runs import (
     ASKED,
@@ -39,16 +39,7 @@ from penstock.papers.sparcle.runs import (
     planner_of,
     setting_of,
 )
-from penstock.papers.sparcle.summaries import (
-    bars,
-    column,
-    finish,
-    gain,
-    half_to_twice,
-    legend_below,
-    signed,
-    where,
-)
+from penstock.papers.sparcle.summaries import bars, column, finish, gain, half_to_twice, legend_below, signed
 from penstock.planning.planner import Decision, Planner
 
 if TYPE_CHECKING:
@@ -86,7 +77,7 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
     picture.set_size_inches(10, 5)
     for axis, (way, title) in zip(picture.subplots(1, 2), (("", "Wi-Fi"), ("_lte", "LTE")), strict=True):
         means = {
-            name: {policy: float(column(where(rows, case=name), policy + way).mean()) for policy in SHOWN}
+            name: {policy: float(column(select(rows, case=name), policy + way).mean()) for policy in SHOWN}
             for name in BOTTLENECKS
         }
         bars(axis, means)
@@ -95,7 +86,7 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
 
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
-    balanced, links = where(rows, case=BALANCED), where(rows, case=LINKS)
+    balanced, links = select(rows, case=BALANCED), select(rows, case=LINKS)
     made = []
     for other, said in SAID.items():
         found = gain(balanced, CANONICAL, other)
@@ -132,11 +123,11 @@ def _best(rows: pd.DataFrame) -> Claim:
     """Check whether SPARCLE is the most efficient in every case."""
     told, won = [], []
     for name in BOTTLENECKS:
-        own = where(rows, case=name)
+        own = select(rows, case=name)
         means = {policy: float(column(own, policy).mean()) for policy in (CANONICAL, GS, GR, T_STORM, VNE, RANDOM)}
         told.append(f"{name}: " + ", ".join(f"{TITLES[policy]} {mean:.3f}" for policy, mean in means.items()))
         won.append(means[CANONICAL] >= 0.99 * max(means.values()))
-    best = ", ".join(f"{name} {np.mean(column(where(rows, case=name), HEFT)):.3f}" for name in BOTTLENECKS)
+    best = ", ".join(f"{name} {np.mean(column(select(rows, case=name), HEFT)):.3f}" for name in BOTTLENECKS)
     return Claim(
         "9",
         "SPARCLE is the most efficient of those compared in every case",

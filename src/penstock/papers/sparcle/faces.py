@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure, Row
+from penstock.experiments.figure import Case, Claim, Figure, Row, select
 from penstock.model.objective import Objective
 from penstock.model.placement import Placement
 from penstock.model.taskgraph import Floats
@@ -34,7 +34,7 @@ from penstock.papers.sparcle.runs import (
     VNE,
     rate,
 )
-from penstock.papers.sparcle.summaries import column, curve, finish, half_to_twice, legend_below, signed, where
+from penstock.papers.sparcle.summaries import column, curve, finish, half_to_twice, legend_below, signed
 from penstock.planning.planner import Decision, Planner
 from penstock.workloads.clusters import field_and_cloud
 from penstock.workloads.face_detection import face_detection
@@ -91,7 +91,7 @@ def _in_field(planner: Planner, decision: Decision) -> int:
 def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
     picture.set_size_inches(10, 5)
     left, right = picture.subplots(1, 2)
-    own = where(rows, reading=APART_ENDS).sort_values("field_mbps")
+    own = select(rows, reading=APART_ENDS).sort_values("field_mbps")
     for policy in ASKED:
         curve(left, own["field_mbps"].to_list(), own[policy].to_list(), policy)
         curve(right, own["field_mbps"].to_list(), (own[policy] / own[OPTIMUM]).to_list(), policy)
@@ -104,7 +104,7 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
 
 
 def _at(rows: pd.DataFrame, field: float) -> pd.DataFrame:
-    return where(rows, field_mbps=field)
+    return select(rows, field_mbps=field)
 
 
 def _over(rows: pd.DataFrame, field: float, policy: str = CANONICAL) -> float:
@@ -118,7 +118,7 @@ def _range(values: Floats) -> str:
 
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
-    own, together, first = (where(rows, reading=name) for name in READINGS)
+    own, together, first = (select(rows, reading=name) for name in READINGS)
     share = column(own, CANONICAL) / column(own, OPTIMUM)
     defaults = column(own, SPARCLE) / column(own, OPTIMUM)
     refined = column(own, REFINED) / column(own, OPTIMUM)

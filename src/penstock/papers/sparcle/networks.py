@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from penstock.admission.book import Admitted, admit
-from penstock.experiments.figure import Case, Claim, Figure, Row
+from penstock.experiments.figure import Case, Claim, Figure, Row, select
 from penstock.model.book import Book
 from penstock.model.cluster import Cluster
 from penstock.model.formats.repetita import read_network
@@ -42,7 +42,7 @@ from penstock.papers.sparcle.runs import (
     TITLES,
     VNE,
 )
-from penstock.papers.sparcle.summaries import bars, column, finish, legend_below, signed, where
+from penstock.papers.sparcle.summaries import bars, column, finish, legend_below, signed
 from penstock.workloads.sparcle import FOLDER, application, factors
 
 if TYPE_CHECKING:
@@ -177,20 +177,20 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
 
 
 def _nodes(rows: pd.DataFrame, name: str) -> int:
-    return int(where(rows, network=name)["nodes"].iloc[0])
+    return int(select(rows, network=name)["nodes"].iloc[0])
 
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
     if "guaranteed" not in rows:
         return [Claim("networks", "ours: applications on real networks", "-", "skipped", "-", False, ABSENT)]
     names = [str(name) for name in rows["network"].unique()]
-    by_name = {name: where(rows, network=name) for name in names}
+    by_name = {name: select(rows, network=name) for name in names}
     return [*(_admits(name, own) for name, own in by_name.items()), _above_published(by_name), _utility_claim(rows)]
 
 
 def _admits(name: str, rows: pd.DataFrame) -> Claim:
     """Check whether SPARCLE admits as much guaranteed rate as any baseline."""
-    means = {policy: _means(where(rows, policy=policy)) for policy in ASKED}
+    means = {policy: _means(select(rows, policy=policy)) for policy in ASKED}
     rates = {policy: own["guaranteed"] for policy, own in means.items()}
     top = max((policy for policy in ASKED if policy not in OURS), key=lambda policy: rates[policy])
     asked = float(column(rows, "asked").mean())
@@ -210,7 +210,7 @@ def _above_published(by_name: Mapping[str, pd.DataFrame]) -> Claim:
     """Check the benefit of near ties and of rating transports together if many applications ask."""
     rates = {
         name: {
-            policy: float(column(where(rows, policy=policy), "guaranteed").mean()) for policy in (CANONICAL, SPARCLE)
+            policy: float(column(select(rows, policy=policy), "guaranteed").mean()) for policy in (CANONICAL, SPARCLE)
         }
         for name, rows in by_name.items()
     }
@@ -242,8 +242,8 @@ def _utility_claim(rows: pd.DataFrame) -> Claim:
     """Check the utility of the best-effort applications, which share what the guaranteed ones leave."""
     won, told = [], []
     for name in rows["network"].unique():
-        own = where(rows, network=name)
-        means = {policy: float(column(where(own, policy=policy), "utility").mean()) for policy in ASKED}
+        own = select(rows, network=name)
+        means = {policy: float(column(select(own, policy=policy), "utility").mean()) for policy in ASKED}
         best = max(mean for policy, mean in means.items() if policy not in OURS)
         won.append(means[SPARCLE] >= best - 0.01 * abs(best))
         told.append(f"{name}: " + ", ".join(f"{TITLES[policy]} {mean:.0f}" for policy, mean in means.items()))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure
+from penstock.experiments.figure import Case, Claim, Figure, select
 from penstock.papers.sparcle.runs import (
     BALANCED,
     BOTTLENECKS,
@@ -21,7 +21,7 @@ from penstock.papers.sparcle.runs import (
     instances,
     run_rates,
 )
-from penstock.papers.sparcle.summaries import boxes, finish, percentiles, ratios, where
+from penstock.papers.sparcle.summaries import boxes, finish, percentiles, ratios
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
@@ -38,8 +38,8 @@ def _cases(quick: bool) -> list[Case]:
 def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
     picture.set_size_inches(10, 4.4)
     for axis, drawn in zip(picture.subplots(1, 2, sharey=True), NETWORKS, strict=True):
-        own = where(rows, shape=drawn.shape)
-        groups = {name: {policy: ratios(where(own, case=name), policy) for policy in OURS} for name in BOTTLENECKS}
+        own = select(rows, shape=drawn.shape)
+        groups = {name: {policy: ratios(select(own, case=name), policy) for policy in OURS} for name in BOTTLENECKS}
         boxes(axis, groups)
         finish(axis, {"y": "rate / optimum", "title": f"{drawn.shape} of {drawn.machines} (whiskers: p5 to p95)"})
         axis.set_ylim(0, 1.05)
@@ -48,10 +48,10 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
 def _claims(rows: pd.DataFrame) -> list[Claim]:
     made = []
     for name in BOTTLENECKS:
-        own = where(rows, case=name)
+        own = select(rows, case=name)
         found = ratios(own, CANONICAL)
         apart = "; ".join(
-            f"{drawn.shape} {percentiles(ratios(where(own, shape=drawn.shape), CANONICAL))}" for drawn in NETWORKS
+            f"{drawn.shape} {percentiles(ratios(select(own, shape=drawn.shape), CANONICAL))}" for drawn in NETWORKS
         )
         made += [
             Claim(

@@ -15,11 +15,10 @@ import pandas as pd
 from penstock.admission.book.free_capacity import find_free_capacity
 from penstock.admission.book.paths import Request, paths_in_turn
 from penstock.estimate.availability import any_works, carries
-from penstock.experiments.figure import Case, Claim, Figure, Row
+from penstock.experiments.figure import Case, Claim, Figure, Row, select
 from penstock.experiments.pictures import COLOURS, label, look
 from penstock.model.book import Book
 from penstock.papers.sparcle.runs import APART, POLICIES, instances
-from penstock.papers.sparcle.summaries import where
 from penstock.workloads.sparcle import Scarcity, SparcleInstance, draw
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def _paths(setting: SparcleInstance, policy: str, seed: int) -> tuple[list[froze
 def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
     picture.set_size_inches(10, 4.4)
     best, guaranteed = picture.subplots(1, 2, sharey=True)
-    own = where(rows, policy="canonical")
+    own = select(rows, policy="canonical")
     _availabilities(best, own, "any")
     _availabilities(guaranteed, own, "carries")
     best.axhline(0.9, color="black", linewidth=0.8, linestyle="--")
@@ -103,14 +102,14 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
 def _availabilities(axis: "Axes", rows: pd.DataFrame, measure: str) -> None:
     """Draw the mean by the number of paths."""
     for number, (kind, ratio) in enumerate((kind, ratio) for kind in LINKS for ratio in RATIOS):
-        means = where(rows, links=kind, ratio=ratio).groupby("paths")[measure].mean()
+        means = select(rows, links=kind, ratio=ratio).groupby("paths")[measure].mean()
         axis.plot(means.index, means, **look(COLOURS[number]), label=f"{kind}, links : machines {ratio:g} : 1")
 
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
-    canonical = where(rows, policy="canonical")
-    own = where(canonical, links="full-duplex", ratio=JUDGED)
-    first, second, third = (where(own, paths=number) for number in (1, 2, 3))
+    canonical = select(rows, policy="canonical")
+    own = select(canonical, links="full-duplex", ratio=JUDGED)
+    first, second, third = (select(own, paths=number) for number in (1, 2, 3))
     alone, two = float(np.median(first["any"])), float(np.median(second["any"]))
     both, more = float(np.median(second["carries"])), float(np.median(third["carries"]))
     links = ", ".join(f"{name} {np.median(some['distinct']):g}" for name, some in (("one", first), ("two", second)))
@@ -138,8 +137,8 @@ def _near(claim: str, said: float, found: float, why: str) -> Claim:
 
 
 def _told(rows: pd.DataFrame, kind: str, ratio: float) -> str:
-    own = where(rows, links=kind, ratio=ratio)
-    medians = ", ".join(f"{np.median(where(own, paths=number)['any']):.2f}" for number in (1, 2))
+    own = select(rows, links=kind, ratio=ratio)
+    medians = ", ".join(f"{np.median(select(own, paths=number)['any']):.2f}" for number in (1, 2))
     return f"{kind} at {ratio:g} {medians}"
 
 

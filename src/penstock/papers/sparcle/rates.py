@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure
+from penstock.experiments.figure import Case, Claim, Figure, select
 from penstock.papers.sparcle.runs import (
     BALANCED,
     BOTTLENECKS,
@@ -44,7 +44,6 @@ from penstock.papers.sparcle.summaries import (
     percentiles,
     ratios,
     signed,
-    where,
 )
 from penstock.workloads.sparcle import Scarcity
 
@@ -78,7 +77,7 @@ def _memory_cases(quick: bool) -> list[Case]:
 def _draw_rates(rows: pd.DataFrame, picture: "Picture") -> None:
     picture.set_size_inches(12, 5)
     for number, (axis, name) in enumerate(zip(picture.subplots(1, 3, sharey=True), BOTTLENECKS, strict=True)):
-        cdf(axis, where(rows, case=name), (*SHOWN, OPTIMUM))
+        cdf(axis, select(rows, case=name), (*SHOWN, OPTIMUM))
         up = "share of instances" if number == 0 else ""
         finish(axis, {"x": "rate (data units/s)", "y": up, "title": name}, legend=False)
         axis.set_xlim(left=0)
@@ -87,7 +86,7 @@ def _draw_rates(rows: pd.DataFrame, picture: "Picture") -> None:
 
 def _draw_memory(rows: pd.DataFrame, picture: "Picture") -> None:
     picture.set_size_inches(10, 5)
-    own = {name: where(rows, case=name, memory=scarcity.memory) for name, scarcity in RESOURCES.items()}
+    own = {name: select(rows, case=name, memory=scarcity.memory) for name, scarcity in RESOURCES.items()}
     axis = picture.subplots()
     boxes(axis, {name: {policy: column(some, policy) for policy in SHOWN} for name, some in own.items()})
     finish(axis, {"y": "rate (data units/s)", "title": "cpu and memory (whiskers: p5 to p95)"}, legend=False)
@@ -96,7 +95,7 @@ def _draw_memory(rows: pd.DataFrame, picture: "Picture") -> None:
 
 
 def _rate_claims(rows: pd.DataFrame) -> list[Claim]:
-    balanced, links, machines = (where(rows, case=name) for name in (BALANCED, LINKS, MACHINES))
+    balanced, links, machines = (select(rows, case=name) for name in (BALANCED, LINKS, MACHINES))
     made = []
     for other, said in SAID.items():
         found = gain(balanced, CANONICAL, other)
@@ -166,8 +165,8 @@ def _level(rows: pd.DataFrame) -> Claim:
 def _memory_claims(rows: pd.DataFrame) -> list[Claim]:
     made = []
     for name, scarcity in RESOURCES.items():
-        own = where(rows, case=name, memory=scarcity.memory)
-        bare = where(rows, case=MACHINES if name == MEMORY else LINKS, memory=0.0)
+        own = select(rows, case=name, memory=scarcity.memory)
+        bare = select(rows, case=MACHINES if name == MEMORY else LINKS, memory=0.0)
         made += [_falls_off(name, other, own, bare) for other in (GS, VNE)]
         made.append(_best(name, own))
     return made

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure
+from penstock.experiments.figure import Case, Claim, Figure, select
 from penstock.experiments.pictures import COLOURS, look
 from penstock.papers.sparcle.optima import NEAR, NETWORKS
 from penstock.papers.sparcle.rates import SAID, STAR
@@ -25,7 +25,6 @@ from penstock.papers.sparcle.summaries import (
     percentiles,
     ratios,
     signed,
-    where,
 )
 from penstock.workloads.sparcle import Scarcity
 
@@ -52,7 +51,7 @@ def _cases(quick: bool) -> list[Case]:
 
 def _near_optimum(shape: str) -> Judge:
     def judge(rows: pd.DataFrame) -> tuple[str, bool]:
-        found = ratios(where(rows, shape=shape), CANONICAL)
+        found = ratios(select(rows, shape=shape), CANONICAL)
         return f"{np.median(found):.2f}", float(np.median(found)) >= NEAR
 
     return judge
@@ -60,7 +59,7 @@ def _near_optimum(shape: str) -> Judge:
 
 def _above(other: str, said: float) -> Judge:
     def judge(rows: pd.DataFrame) -> tuple[str, bool]:
-        found = gain(where(rows, shape=STAR.shape), CANONICAL, other).value
+        found = gain(select(rows, shape=STAR.shape), CANONICAL, other).value
         return signed(found)[:-2], half_to_twice(found, said)
 
     return judge
@@ -80,7 +79,7 @@ JUDGED: Mapping[str, tuple[str, Judge]] = {
 
 
 def _by_ratio(rows: pd.DataFrame) -> dict[float, pd.DataFrame]:
-    return {ratio: where(rows, links=ratio) for ratio in np.unique(column(rows, "links")).tolist()}
+    return {ratio: select(rows, links=ratio) for ratio in np.unique(column(rows, "links")).tolist()}
 
 
 def _judged(rows: pd.DataFrame, judge: Judge) -> dict[float, tuple[str, bool]]:
@@ -92,20 +91,20 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
     (first, second, third), below = picture.subplots(2, 3)
     across = "link / machine ratio"
     for axis, drawn in zip((first, second, third), DRAWN, strict=True):
-        own = where(rows, shape=drawn.shape)
+        own = select(rows, shape=drawn.shape)
         for policy in OURS:
             _with_low(axis, own, policy)
         title = f"{drawn.graph} graph, {drawn.shape} (thin: p5)"
         finish(axis, {"x": across, "y": "mean rate / optimum", "title": title})
         axis.set_ylim(0, 1.05)
-    star = where(rows, shape=STAR.shape)
+    star = select(rows, shape=STAR.shape)
     for other in SAID:
         found = {ratio: 100 * gain(own, CANONICAL, other).value for ratio, own in _by_ratio(star).items()}
         curve(below[0], list(found), list(found.values()), other)
     below[0].axhline(0, color="black", linewidth=0.8)
     finish(below[0], {"x": across, "y": "SPARCLE above (%)", "title": "diamond graph, star"})
     for number, drawn in enumerate(DRAWN):
-        limited = where(rows, shape=drawn.shape).assign(by_link=lambda some: some["limit"] == "link")
+        limited = select(rows, shape=drawn.shape).assign(by_link=lambda some: some["limit"] == "link")
         shares = limited.groupby("links")["by_link"].mean()
         below[1].plot(shares.index, shares, **look(COLOURS[number]), label=f"{drawn.graph}, {drawn.shape}")
     finish(below[1], {"x": across, "y": "share of instances", "title": "a link limits the optimum"})
@@ -176,7 +175,7 @@ def _limits(rows: pd.DataFrame) -> str:
     """Describe at which ratios a link limits the optimum as often as a machine."""
     told = []
     for drawn in DRAWN:
-        own = where(rows, shape=drawn.shape)
+        own = select(rows, shape=drawn.shape)
         shares = (own["limit"] == "link").groupby(own["links"]).mean()
         told.append(f"{drawn.shape} " + ", ".join(f"{ratio:g}: {share:.0%}" for ratio, share in shares.items()))
     return "a link limits the best placement in: " + "; ".join(told)

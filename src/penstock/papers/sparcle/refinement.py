@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure, Row
+from penstock.experiments.figure import Case, Claim, Figure, Row, select
 from penstock.model.taskgraph import Floats
 from penstock.papers.sparcle.rates import STAR
 from penstock.papers.sparcle.runs import (
@@ -32,7 +32,7 @@ from penstock.papers.sparcle.runs import (
     run_rates,
     setting_of,
 )
-from penstock.papers.sparcle.summaries import boxes, column, finish, percentiles, ratios, where
+from penstock.papers.sparcle.summaries import boxes, column, finish, percentiles, ratios
 from penstock.workloads.sparcle import Reference, references
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def run_refined(one: Case) -> Sequence[Row]:
 
 
 def _groups(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    found = {f"{own.shape},\n{own.graph}": where(rows, shape=own.shape, graph=own.graph) for own in DRAWN}
-    if len(given := where(rows, shape=GIVEN)):
+    found = {f"{own.shape},\n{own.graph}": select(rows, shape=own.shape, graph=own.graph) for own in DRAWN}
+    if len(given := select(rows, shape=GIVEN)):
         found["given\ninstances"] = given
     return found
 
@@ -102,7 +102,7 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
 def _checks(rows: pd.DataFrame) -> list[Claim]:
     """Check an independent check's results for the algorithm on a balanced star, and its answers."""
     star = np.concatenate(
-        [ratios(where(rows, shape="star", graph=graph), CANONICAL) for graph in ("linear", "diamond")]
+        [ratios(select(rows, shape="star", graph=graph), CANONICAL) for graph in ("linear", "diamond")]
     )
     made = [
         Claim(
@@ -115,7 +115,7 @@ def _checks(rows: pd.DataFrame) -> list[Claim]:
             "linear and diamond graphs; the check's stars have other sizes, and a hub that computes",
         )
     ]
-    given = where(rows, shape=GIVEN)
+    given = select(rows, shape=GIVEN)
     if not len(given):
         return made
     answers = [references()[int(number)] for number in given["number"]]

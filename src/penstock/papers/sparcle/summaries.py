@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from penstock.experiments.figure import Value
 from penstock.experiments.pictures import COLOURS, label, look
 from penstock.model.taskgraph import Floats
 from penstock.papers.sparcle.runs import (
@@ -60,14 +59,6 @@ class Gain(NamedTuple):
 
     def __str__(self) -> str:
         return f"{signed(self.value)} (95 %: {signed(self.low)[:-2]} to {signed(self.high)})"
-
-
-def where(rows: pd.DataFrame, **values: Value) -> pd.DataFrame:
-    """Return the rows that have these values."""
-    kept = np.ones(len(rows), dtype=bool)
-    for name, value in values.items():
-        kept &= (rows[name] == value).to_numpy()
-    return rows[kept]
 
 
 def column(rows: pd.DataFrame, name: str) -> Floats:
