@@ -56,7 +56,7 @@ lock: $(READY) ## Resolve requirements.lock anew
 		--upgrade --custom-compile-command "make lock" -o requirements.lock
 
 clean: ## Remove what the other targets made, results excepted
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist site
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 setup: $(READY) ## Make .venv from requirements.lock
