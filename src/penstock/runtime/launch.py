@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import msgspec
@@ -69,22 +69,7 @@ def launch(
     """
     spark, cluster, plan, places = deployment.spark, deployment.cluster, deployment.plan, deployment.places
     layout = Layout(flow)
-    placement = to_placement(plan, layout.application, cluster)
-    telemetry = str(info.telemetry_path.absolute()) if config.telemetry.enabled else ""
-    spec = RunSpec(
-        run=info.run,
-        sites=tuple(site for site, _ in places),
-        placement=tuple(cluster.slot_names[slot] for slot in placement.slots),
-        config=config,
-        folders=run_folders(str(info.path.absolute()), telemetry),
-        master=str(spark.sparkContext.master),
-        policy=plan.policy,
-        emulated=cluster if deployment.emulated else None,
-        routes=routes_of(plan),
-        resumed=resumed,
-        epoch=epoch,
-        complete=deployment.complete,
-    )
+    spec = replace(_spec(layout, info, config, deployment), resumed=resumed, epoch=epoch)
     save(plan, info.plan_path)
     prepare(plan.tuples)
     host = "127.0.0.1" if is_local(spark) else str(spark.conf.get("spark.driver.host"))
@@ -120,6 +105,25 @@ def launch(
         run.stop()
         raise
     return run
+
+
+def _spec(layout: Layout, info: RunInfo, config: RunConfig, deployment: Deployment) -> RunSpec:
+    """Return what the controller of a new run starts with."""
+    cluster, plan = deployment.cluster, deployment.plan
+    placement = to_placement(plan, layout.application, cluster)
+    telemetry = str(info.telemetry_path.absolute()) if config.telemetry.enabled else ""
+    return RunSpec(
+        run=info.run,
+        sites=tuple(site for site, _ in deployment.places),
+        placement=tuple(cluster.slot_names[slot] for slot in placement.slots),
+        config=config,
+        folders=run_folders(str(info.path.absolute()), telemetry),
+        master=str(deployment.spark.sparkContext.master),
+        policy=plan.policy,
+        emulated=cluster if deployment.emulated else None,
+        routes=routes_of(plan),
+        complete=deployment.complete,
+    )
 
 
 def _takes_all(places: Places, executors: Sequence[Executor]) -> bool:

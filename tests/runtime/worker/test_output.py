@@ -65,6 +65,11 @@ def queue(
     return OutQueue(7, grouping, 99, [Lane(target, window) for target in range(lanes)], sender, key=key), sender
 
 
+def in_turn(queue: OutQueue, turn: int) -> OutQueue:
+    queue.turn = turn
+    return queue
+
+
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=12), st.integers(1, 5))
 def test_shuffle_spreads_evenly_to_within_one(batches: list[int], lanes: int) -> None:
     out, sender = queue(Grouping.SHUFFLE, lanes)
@@ -78,10 +83,10 @@ def test_shuffle_spreads_evenly_to_within_one(batches: list[int], lanes: int) ->
 def test_shuffle_starts_with_the_lane_that_is_next_in_turn() -> None:
     sender = Recorded({0, 3})
     lanes = [Lane(target, 10) for target in range(4)]
-    OutQueue(7, Grouping.SHUFFLE, 99, lanes, sender, turn=2).put(["a", "b", "c"])
+    in_turn(OutQueue(7, Grouping.SHUFFLE, 99, lanes, sender), 2).put(["a", "b", "c"])
     assert [sender.values(target) for target in range(4)] == [["c"], [], ["a"], ["b"]]
     near = Recorded({0, 3})
-    OutQueue(7, Grouping.LOCAL_OR_SHUFFLE, 99, lanes, near, turn=2).put(["a", "b", "c"])
+    in_turn(OutQueue(7, Grouping.LOCAL_OR_SHUFFLE, 99, lanes, near), 2).put(["a", "b", "c"])
     assert [near.values(target) for target in range(4)] == [["c"], [], [], ["a", "b"]]  # a share at once
 
 

@@ -228,7 +228,6 @@ class OutQueue:
         lanes: Sequence[Lane],
         sender: Sender,
         *,
-        turn: int = 0,
         key: Callable[[Any], Hashable] | None = None,
         output: str | None = None,
         timed: bool = False,
@@ -240,7 +239,7 @@ class OutQueue:
         self.output = output  # the named output that it takes, of several
         self.values: list[Any] = []  # unbound
         self.marks: list[Mark] = []
-        self.turn = turn  # the lane that is next in turn
+        self.turn = 0  # the next lane, in turn
         self.chooser: Chooser | None = None
         self.gate: Gate | None = None
         self._bound = 0  # tuples that wait in lanes

@@ -84,14 +84,15 @@ class TaskFactory:
     def _queue(self, stream: StreamFacts, number: int) -> OutQueue:
         """Make an out-queue of a task; tasks of a component start with different receivers."""
         targets = self._layout.targets(stream, number)
-        return OutQueue(
+        queue = OutQueue(
             stream.number,
             stream.outlet.grouping,
             number,
             [Lane(target, self._window) for target in targets],
             self.sender,
-            turn=self._layout.numbers[number] % len(targets),
             key=self._layout.keys[stream.number],
             output=stream.outlet.output,
             timed=self._timed,
         )
+        queue.turn = self._layout.numbers[number] % len(targets)
+        return queue
