@@ -100,8 +100,8 @@ def recovery() -> None:
     """Print the duration of checkpoints and recoveries, by size of the state."""
     for megabytes in SIZES_MB:
         flow = ps.Dataflow("hoard")
-        numbers = flow.source("numbers", ps.Generated(int, rate=1000.0), gives=int)
-        kept = flow.operator("hoard", partial(Hoard, megabytes), numbers.fields(), gives=int)
+        numbers = flow.source("numbers", ps.Generated(int, rate=1000.0), emits=int)
+        kept = flow.operator("hoard", partial(Hoard, megabytes), numbers.fields(), emits=int)
         flow.sink("out", ps.Discard(), kept)
         with tempfile.TemporaryDirectory() as folder, _running(flow, folder, checkpoint_s=2.0) as run:
             saved: list[float] = []
@@ -125,9 +125,9 @@ def recovery() -> None:
 def moves(per_second: float) -> None:
     """Print the latency that live moves add to tuples, under load and with checkpoints."""
     flow = ps.Dataflow("moves")
-    sentences = flow.source("sentences", ps.Generated(_sentence, rate=per_second), gives=str)
-    words = flow.flat_map("split", str.split, sentences, parallelism=2, gives=str)
-    counts = flow.operator("count", Tally, words.fields(), parallelism=2, gives=tuple[str, int])
+    sentences = flow.source("sentences", ps.Generated(_sentence, rate=per_second), emits=str)
+    words = flow.flat_map("split", str.split, sentences, parallelism=2, emits=str)
+    counts = flow.operator("count", Tally, words.fields(), parallelism=2, emits=tuple[str, int])
     flow.sink("out", ps.Discard(), counts, parallelism=1)
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder, _running(flow, folder, checkpoint_s=EVERY_S) as run:

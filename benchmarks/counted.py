@@ -75,7 +75,7 @@ def counted(count: int | None = None, rate: float | None = None, cpu: float | No
     costs: dict[str, Any] = {} if cpu is None else {"cpu": cpu}
     lines = flow.source("lines", ps.Generated(sentence, rate=rate, count=count))
     words = flow.flat_map("split", split, lines, parallelism=2, **costs)
-    counts = flow.operator("count", Count, words.fields(ps.Named("word")), parallelism=2, gives=Counted, **costs)
+    counts = flow.operator("count", Count, words.fields(ps.Named("word")), parallelism=2, emits=Counted, **costs)
     flow.sink("lines-out", ps.JsonLines("output/lines"), counts.fields("word"), parallelism=2, **costs)
     flow.sink("table-out", ps.Parquet("output/table", schema=Counted), counts)
     return flow

@@ -22,8 +22,8 @@ from penstock.model.placement import Placement
 from penstock.model.topology import Application
 from penstock.sim.events import Twin
 from penstock.sim.events.dues import Sources
-from penstock.sim.events.ground import Ways, build_ground
-from penstock.sim.events.system import build_system
+from penstock.sim.events.ground import PathTable, build_ground
+from penstock.sim.events.system import build_twin_system
 from penstock.workloads.applications import application
 from penstock.workloads.arrivals import Poisson
 from penstock.workloads.clusters import cluster
@@ -84,8 +84,8 @@ def compare_with_simpy(case: Case) -> None:
         print(f"  SimPy: {REQUIREMENTS.name} could not be installed; is there a network?")
         return
     twin = Twin(case.application, case.cluster)
-    system, seconds = build_system(twin.instance, Costs()), PLAIN_HOPS / case.hops
-    ground = build_ground(twin.instance, system, Costs(), Ways(twin.instance, None), case.slots)
+    system, seconds = build_twin_system(twin.instance, Costs()), PLAIN_HOPS / case.hops
+    ground = build_ground(twin.instance, system, Costs(), PathTable(twin.instance, None), case.slots)
     processes = {name: Poisson(rate=rate) for name, rate in case.rates.items()}
     kinds: dict[str, type[Model]] = {"processes, stores and resources": Model, "minimum number of events": Sparing}
     for title, kind in kinds.items():

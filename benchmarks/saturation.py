@@ -23,7 +23,7 @@ from penstock.estimate.saturation import saturated_rates
 from penstock.model.cluster import NEAR, Cluster, Distances, Link, Machine
 from penstock.model.costs import Costs
 from penstock.model.placement import Hop, Placement
-from penstock.model.routes import BITS, route
+from penstock.model.routes import BITS, route_hops
 from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Bools, Floats
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
@@ -97,7 +97,7 @@ def case(seed: int) -> Case:
     cluster = _cluster(rng, ("mesh", "cards", "links")[seed % 3])
     slots = tuple(int(slot) for slot in rng.integers(0, cluster.slot_count, application.task_count))
     evaluator = Evaluator(application, cluster)
-    routes = route(evaluator.tasks, evaluator.slots, evaluator.links, slots) if cluster.routed else {}
+    routes = route_hops(evaluator.tasks, evaluator.slots, evaluator.links, slots) if cluster.routed else {}
     assert not isinstance(routes, Hop), "every machine is reachable from every other"
     return Case(evaluator, Placement(slots, dict(routes)))
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from penstock.sim.events.ground import END, Ground
 from penstock.sim.events.state import Dues
-from penstock.sim.events.system import EXPONENTIAL, GAMMA, KEY, System
+from penstock.sim.events.system import EXPONENTIAL, GAMMA, KEY, TwinSystem
 
 Process = Generator[Any, Any, None]
 
@@ -84,7 +84,7 @@ class Cores:
 class Model:
     """The processes and what they share."""
 
-    def __init__(self, system: System, ground: Ground, dues: Dues, seed: int, simpy: Any) -> None:
+    def __init__(self, system: TwinSystem, ground: Ground, dues: Dues, seed: int, simpy: Any) -> None:
         self.env = simpy.Environment()
         self.simpy = simpy
         self.random = Random(seed)

@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from penstock.model.slotted import Longs, System
+from penstock.model.slotted import Longs, SlottedSystem
 
 FOLDER = Path(__file__).resolve().parents[1] / ".bench" / "simpy"
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
@@ -46,7 +46,7 @@ class Root:
 class Model:
     """The processes and what they share."""
 
-    def __init__(self, system: System, counts: Longs, seed: int, simpy: Any) -> None:
+    def __init__(self, system: SlottedSystem, counts: Longs, seed: int, simpy: Any) -> None:
         self.env = simpy.Environment()
         self.random = Random(seed)
         self.slots = counts.shape[1]

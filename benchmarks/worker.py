@@ -72,9 +72,9 @@ class Counting(Sink[int]):
 def started(case: Case, folder: str) -> list[Worker]:
     """Return workers that run the application, with the assignments that a controller sends."""
     tasks, flow = len(case.placement) // 3, ps.Dataflow("tuples")
-    numbers = flow.source("numbers", Numbers(case.polled), gives=int, parallelism=tasks)
+    numbers = flow.source("numbers", Numbers(case.polled), emits=int, parallelism=tasks)
     plus = flow.map(
-        "plus", lambda value: value + 1, numbers.fields() if tasks > 1 else numbers, gives=int, parallelism=tasks
+        "plus", lambda value: value + 1, numbers.fields() if tasks > 1 else numbers, emits=int, parallelism=tasks
     )
     flow.sink("out", Counting(), plus.fields() if tasks > 1 else plus, parallelism=tasks)
     count = len({*case.placement})

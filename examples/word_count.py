@@ -42,7 +42,7 @@ class Count(ps.Operator[str, tuple[str, int]]):
 
 flow = ps.Dataflow("word-count-example")
 lines = flow.source("lines", ps.Generated(line, rate=100, count=1000), cpu=0.00001)
-words = flow.flat_map("split", str.split, lines, gives=str, parallelism=2, cpu=0.0004)
+words = flow.flat_map("split", str.split, lines, emits=str, parallelism=2, cpu=0.0004)
 counts = flow.operator("count", Count, words.costing(selectivity=7).fields(), parallelism=3, cpu=0.0001)
 flow.sink("store", ps.JsonLines("output/counts"), counts, cpu=0.0001)
 

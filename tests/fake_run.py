@@ -19,7 +19,7 @@ from penstock.api.contracts import Sink, Source
 from penstock.api.dataflow import Dataflow
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import PenstockError
-from penstock.model.limits import Limits, changed_limits
+from penstock.model.limits import Limits, update_limits
 from penstock.model.plan import Plan
 from penstock.model.status import ComponentStatus, Latency, MachineStatus, PilotStatus, Status
 from penstock.model.tuples import TuplePolicies
@@ -149,7 +149,7 @@ class FakeHandle:
 
     def limit(self, limits: Limits) -> dict[str, float]:
         """Change the limits of sources."""
-        self.limits = changed_limits(self.limits, limits, flow().application)
+        self.limits = update_limits(self.limits, limits, flow().application)
         return self.limits
 
     def steer(self, policy: str | None = None, shadow: bool | None = None, model: str | None = None) -> PilotStatus:

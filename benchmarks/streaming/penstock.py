@@ -115,9 +115,9 @@ def measure(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "seen.npz"
         flow = ps.Dataflow("words")
-        sentences = flow.source("sentences", lambda: Sentences(rate, seconds), gives=Sentence)
-        words = flow.flat_map("split", split, sentences, gives=Word)
-        counts = flow.operator("count", Counter, words.fields(0), gives=Count)
+        sentences = flow.source("sentences", lambda: Sentences(rate, seconds), emits=Sentence)
+        words = flow.flat_map("split", split, sentences, emits=Word)
+        counts = flow.operator("count", Counter, words.fields(0), emits=Count)
         flow.sink("arrivals", lambda: Arrivals(path, rate is not None), counts)
         run = start(
             flow,

@@ -62,5 +62,5 @@ class Bare(Operator):  # type: ignore[type-arg]
 
 
 class Stating(Operator[Any, Any]):
-    def __init__(self, gives: Any) -> None:
-        self.gives = gives
+    def __init__(self, emits: Any) -> None:
+        self.emits = emits

@@ -124,7 +124,7 @@ def test_with_its_functions_it_can_be_shipped_to_another_process() -> None:
         flow.filter("large", lambda n: n > limit, numbers),
         flow.map("twice", lambda n: 2 * n, numbers),
         flow.flat_map("many", lambda n: [n] * limit, numbers),
-        flow.operator("total", lambda: Total(), numbers, gives=tuple[int, float]).fields(lambda pair: pair[0]),
+        flow.operator("total", lambda: Total(), numbers, emits=tuple[int, float]).fields(lambda pair: pair[0]),
     )
     there: Dataflow = cloudpickle.loads(cloudpickle.dumps(flow))  # type: ignore[no-untyped-call]
     assert there.application == flow.application

@@ -79,7 +79,7 @@ def test_rejects_wrong_costs_of_a_stream() -> None:
         (3, r"^operator: expected a Operator or a function that creates one, got 3"),
         (Kept, r"^operator: expected a subclass of Operator or a function that creates one, got class 'Kept'"),
         (lambda: Kept(), r"^operator: expected its factory to return a Operator, got "),
-        (Stating, r"^operator: Stating cannot be called without arguments, missing a required argument: 'gives'"),
+        (Stating, r"^operator: Stating cannot be called without arguments, missing a required argument: 'emits'"),
     ],
 )
 def test_rejects_what_makes_no_operator(given: Any, message: str) -> None:
@@ -152,20 +152,20 @@ def test_rejects_an_output_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outputs", "gives", "message"),
+    ("outputs", "emits", "message"),
     [
         ("xy", None, r"^test\.both\.outputs: expected a list of names, got 'xy'"),
         (["x", ""], None, r"^test\.both\.outputs: expected a list of names"),
         (["x", "x"], None, r"^test\.both\.outputs\[1\]: 'x' is already at"),
-        (["x"], {"z": int}, r"^test\.both\.gives\.z: no output is named 'z'; there are x"),
-        ([], {"z": int}, r"^test\.both\.gives\.z: no output is named 'z'; it has none"),
-        (["x"], {"x": Ordinary}, r"^test\.both\.gives\.x: objects of .* cannot be encoded"),
+        (["x"], {"z": int}, r"^test\.both\.emits\.z: no output is named 'z'; there are x"),
+        ([], {"z": int}, r"^test\.both\.emits\.z: no output is named 'z'; it has none"),
+        (["x"], {"x": Ordinary}, r"^test\.both\.emits\.x: objects of .* cannot be encoded"),
     ],
 )
-def test_rejects_wrong_outputs(outputs: Sequence[str], gives: Any, message: str) -> None:
+def test_rejects_wrong_outputs(outputs: Sequence[str], emits: Any, message: str) -> None:
     flow, numbers = flow_with()
     with pytest.raises(InvalidInput, match=message):
-        flow.operator("both", Bare, numbers, outputs=outputs, gives=gives)
+        flow.operator("both", Bare, numbers, outputs=outputs, emits=emits)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_rejects_wrong_outputs(outputs: Sequence[str], gives: Any, message: str)
 )
 def test_rejects_keys_that_the_tuples_do_not_have(kind: Any, key: Any, message: str) -> None:
     flow, numbers = flow_with()
-    values = flow.map("values", lambda n: n, numbers, gives=kind)
+    values = flow.map("values", lambda n: n, numbers, emits=kind)
     with pytest.raises(InvalidInput, match=message):
         flow.sink("sink", Kept, values.fields(key))
 
@@ -196,7 +196,7 @@ def test_rejects_keys_that_the_tuples_do_not_have(kind: Any, key: Any, message: 
 )
 def test_takes_keys_that_the_tuples_may_have(kind: Any, key: Any) -> None:
     flow, numbers = flow_with()
-    flow.sink("sink", Kept, flow.map("values", lambda n: n, numbers, gives=kind).fields(key))
+    flow.sink("sink", Kept, flow.map("values", lambda n: n, numbers, emits=kind).fields(key))
     assert len(flow.application.streams[1].keys) == 1
 
 

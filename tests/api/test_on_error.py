@@ -8,12 +8,12 @@ from penstock.model.errors import InvalidInput
 
 
 def numbers(flow: ps.Dataflow) -> Any:
-    return flow.source("numbers", ps.Generated(lambda n: n, count=10), gives=int)
+    return flow.source("numbers", ps.Generated(lambda n: n, count=10), emits=int)
 
 
 def test_every_component_takes_a_policy() -> None:
     flow = ps.Dataflow("all")
-    given = flow.source("numbers", ps.Generated(lambda n: n, count=10), gives=int, errors=ps.Skip())
+    given = flow.source("numbers", ps.Generated(lambda n: n, count=10), emits=int, errors=ps.Skip())
     made = [
         flow.operator("operator", ps.Operator, given, errors=ps.Skip()),
         flow.map("map", str, given, errors=ps.Skip()),

@@ -115,7 +115,7 @@ def make_total() -> Total:
 
 
 @pytest.mark.parametrize(
-    ("operator", "gives"),
+    ("operator", "emits"),
     [
         (Total, tuple[int, float]),
         (Total(), tuple[int, float]),
@@ -129,21 +129,21 @@ def make_total() -> Total:
         (Stating(bytes), bytes),
     ],
 )
-def test_the_base_of_a_class_determines_its_type(operator: Any, gives: Any) -> None:
+def test_the_base_of_a_class_determines_its_type(operator: Any, emits: Any) -> None:
     flow, numbers = flow_with()
     assert flow.stream_type(numbers) is int
-    assert flow.stream_type(flow.operator("operator", operator, numbers)) == gives
+    assert flow.stream_type(flow.operator("operator", operator, numbers)) == emits
 
 
 def test_what_is_stated_comes_before_what_is_annotated() -> None:
     flow, numbers = flow_with()
-    assert flow.stream_type(flow.map("map", returns_list, numbers, gives=list[bytes])) == list[bytes]
+    assert flow.stream_type(flow.map("map", returns_list, numbers, emits=list[bytes])) == list[bytes]
 
 
 def test_a_filter_emits_its_input_type() -> None:
     flow, numbers = flow_with()
-    words = flow.map("words", lambda n: Word("a", n), numbers, gives=Word)
-    both = flow.operator("both", Bare, numbers, outputs=["w", "n"], gives={"w": Word, "n": int})
+    words = flow.map("words", lambda n: Word("a", n), numbers, emits=Word)
+    both = flow.operator("both", Bare, numbers, outputs=["w", "n"], emits={"w": Word, "n": int})
     assert flow.stream_type(flow.filter("one", bool, words)) is Word
     assert flow.stream_type(flow.filter("output", bool, both["n"])) is int
     assert flow.stream_type(flow.filter("equal", bool, both["w"], words)) is Word
@@ -162,10 +162,10 @@ def test_with_a_named_task_or_output_the_type_is_that_of_the_value() -> None:
 
     flow, numbers = flow_with()
     assert flow.stream_type(flow.operator("a", Sending, numbers).direct()) is Word
-    assert flow.stream_type(flow.operator("b", Sending, numbers, gives=Word).direct()) is Word
+    assert flow.stream_type(flow.operator("b", Sending, numbers, emits=Word).direct()) is Word
     assert flow.stream_type(flow.operator("c", Sorting, numbers, outputs=["x"])["x"]) is Word
     assert flow.stream_type(flow.operator("d", SortingAndSending, numbers, outputs=["x"])["x"].direct()) is Word
-    assert flow.stream_type(flow.operator("e", Sorting, numbers, outputs=["x"], gives=int)["x"]) is int
+    assert flow.stream_type(flow.operator("e", Sorting, numbers, outputs=["x"], emits=int)["x"]) is int
 
 
 def test_a_source_may_have_outputs_too() -> None:
@@ -182,21 +182,21 @@ def test_a_source_may_have_outputs_too() -> None:
 @pytest.mark.parametrize("kind", [Word, Pair, Tree, bytes, tuple[str, int], dict[str, list[float]], Any])
 def test_takes_types_that_can_travel(kind: Any) -> None:
     flow, numbers = flow_with()
-    assert flow.stream_type(flow.map("map", lambda n: n, numbers, gives=kind)) == kind
+    assert flow.stream_type(flow.map("map", lambda n: n, numbers, emits=kind)) == kind
 
 
 @pytest.mark.parametrize("kind", [Ordinary, list[Ordinary], dict[str, Ordinary], Opaque, Ordinary | None])
 def test_rejects_types_that_cannot_travel(kind: Any) -> None:
     flow, numbers = flow_with()
     with pytest.raises(
-        InvalidInput, match=r"^test\.map\.gives: objects of <class '.*Ordinary'> cannot be encoded; make it"
+        InvalidInput, match=r"^test\.map\.emits: objects of <class '.*Ordinary'> cannot be encoded; make it"
     ):
-        flow.map("map", lambda n: n, numbers, gives=kind)
+        flow.map("map", lambda n: n, numbers, emits=kind)
 
 
 def test_rejects_a_type_that_nothing_can_be_read_as() -> None:
     flow, numbers = flow_with()
     with pytest.raises(
-        InvalidInput, match=r"^test\.map\.gives: expected a type that can be encoded, got .*more than one"
+        InvalidInput, match=r"^test\.map\.emits: expected a type that can be encoded, got .*more than one"
     ):
-        flow.map("map", lambda n: n, numbers, gives=list[int] | tuple[str, ...])
+        flow.map("map", lambda n: n, numbers, emits=list[int] | tuple[str, ...])

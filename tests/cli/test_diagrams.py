@@ -16,7 +16,7 @@ from penstock.cli.svg import plan_svg, svg, topology_svg
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.placement import Placement
 from penstock.model.plan import Plan, to_plan
-from penstock.model.routes import route
+from penstock.model.routes import route_hops
 from penstock.model.slotgraph import expand_links, expand_slots
 from penstock.model.taskgraph import expand_tasks
 from penstock.model.topology import Application, Component, Kind, Stream
@@ -202,7 +202,7 @@ def placed(app: Application, machines: Cluster, seed: int) -> Plan:
     tasks, slots = expand_tasks(app), expand_slots(machines)
     some = rng.sample(range(slots.number), max(slots.number // 2, 1))
     chosen = [rng.choice(some) for _ in range(tasks.number)]
-    routes = route(tasks, slots, expand_links(machines), chosen) if machines.routed else {}
+    routes = route_hops(tasks, slots, expand_links(machines), chosen) if machines.routed else {}
     assert isinstance(routes, dict)
     return to_plan(app, machines, Placement(tuple(chosen), routes), policy="random", objective="throughput")
 
@@ -247,7 +247,7 @@ def test_a_plans_links_show_how_busy_they_are() -> None:
     link = Link(source="a", target="b", bandwidth_mbps=4.0, latency_ms=7.0)
     machines = Cluster(name="pair", machines=(Machine(name="a"), Machine(name="b", slots=3)), links=(link,))
     planner = Planner(app, machines)
-    routes = route(expand_tasks(app), expand_slots(machines), expand_links(machines), [0, 1])
+    routes = route_hops(expand_tasks(app), expand_slots(machines), expand_links(machines), [0, 1])
     assert isinstance(routes, dict)
     plan = to_plan(app, machines, Placement((0, 1), routes), policy="hand", objective="throughput")
     load = planned_load(plan, planner.topology, machines)

@@ -82,7 +82,7 @@ def test_its_source_is_refused_where_there_is_nothing_to_read(guide: dict[str, A
 
 def test_its_sink_keeps_what_it_wrote_when_it_moves(guide: dict[str, Any], tmp_path: Path) -> None:
     flow = ps.Dataflow("latest")
-    pairs = flow.source("pairs", ps.Generated(lambda i: (f"n{i % 4}", i), rate=100, count=100), gives=tuple[str, int])
+    pairs = flow.source("pairs", ps.Generated(lambda i: (f"n{i % 4}", i), rate=100, count=100), emits=tuple[str, int])
     flow.sink("out", guide["Table"]("latest"), pairs.fields(0), parallelism=2)
     cluster = testing.TestCluster(flow, workers=2, capture=False, folder=str(tmp_path)).start()
     cluster.advance(0.5)
@@ -99,7 +99,7 @@ def test_its_sink_keeps_what_it_wrote_when_it_moves(guide: dict[str, Any], tmp_p
 
 def test_its_files_hold_each_row_once_when_their_task_moves(guide: dict[str, Any], tmp_path: Path) -> None:
     flow = ps.Dataflow("rows")
-    rows = flow.source("rows", ps.Generated(lambda i: (i, f"n{i}"), rate=100, count=100), gives=tuple[int, str])
+    rows = flow.source("rows", ps.Generated(lambda i: (i, f"n{i}"), rate=100, count=100), emits=tuple[int, str])
     flow.sink("out", guide["Csv"]("table", ["number", "name"]), rows)
     cluster = testing.TestCluster(flow, workers=2, capture=False, folder=str(tmp_path)).start()
     for slot in ("w0/0", "w1/0"):
@@ -120,8 +120,8 @@ def test_it_says_what_its_application_promises(guide: dict[str, Any]) -> None:
 
 def test_an_operator_that_raises_fails_as_it_says(guide: dict[str, Any]) -> None:
     flow = ps.Dataflow("broken")
-    numbers = flow.source("numbers", ps.Generated(lambda i: i - 3, count=10), gives=int)
-    flow.sink("out", ps.Discard(), flow.map("inverse", lambda number: 1 / number, numbers, gives=float))
+    numbers = flow.source("numbers", ps.Generated(lambda i: i - 3, count=10), emits=int)
+    flow.sink("out", ps.Discard(), flow.map("inverse", lambda number: 1 / number, numbers, emits=float))
     with pytest.raises(testing.ApplicationFailed, match=r"(?s)inverse\[0\].*ZeroDivisionError.* on tuple 0.*Traceback"):
         testing.run(flow)
 
@@ -135,7 +135,7 @@ def test_an_operator_with_state_and_no_snapshot_is_not_moved(guide: dict[str, An
             self.total += value
 
     flow = ps.Dataflow("forgetful")
-    numbers = flow.source("numbers", ps.Generated(lambda i: i, rate=100), gives=int)
+    numbers = flow.source("numbers", ps.Generated(lambda i: i, rate=100), emits=int)
     flow.sink("out", ps.Discard(), flow.operator("sum", Forgetful, numbers))
     cluster = testing.TestCluster(flow, workers=2).start()
     cluster.advance(1.0)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from penstock.estimate.availability import (
-    MOST_PATHS,
+    MAX_PATHS,
     any_works,
     carried,
     carries,
@@ -111,12 +111,12 @@ def test_rejects_what_it_cannot_answer() -> None:
     with pytest.raises(InvalidInput, match="rates: expected one for each of the 2 paths, got 1"):
         carries([["a"], ["a"]], [1.0], 1.0, {"a": 0.1})
     with pytest.raises(InvalidInput, match="use estimate_carries"):
-        any_works([["a"]] * (MOST_PATHS + 1), {"a": 0.1})
+        any_works([["a"]] * (MAX_PATHS + 1), {"a": 0.1})
 
 
 def test_samples_are_used_if_there_are_too_many_paths_to_be_exact() -> None:
-    paths = [["hub", f"e{number}"] for number in range(MOST_PATHS + 4)]
-    fails = {"hub": 0.25} | {f"e{number}": 0.0 for number in range(MOST_PATHS + 4)}
+    paths = [["hub", f"e{number}"] for number in range(MAX_PATHS + 4)]
+    fails = {"hub": 0.25} | {f"e{number}": 0.0 for number in range(MAX_PATHS + 4)}
     found = estimate_carries(paths, [1.0] * len(paths), 3.0, fails, 2000, np.random.default_rng(3))
     assert found.low < 0.75 < found.high
     assert found.high - found.low < 0.06

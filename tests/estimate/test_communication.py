@@ -17,7 +17,7 @@ from penstock.estimate.communication import (
 )
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput
-from penstock.model.slotted import UNLIMITED, Placed, System, build_system
+from penstock.model.slotted import UNLIMITED, PlacedApplication, SlottedSystem, build_slotted_system
 from penstock.model.taskgraph import Floats
 from penstock.model.topology import Application
 from tests.generators import applications, clusters, random_slots
@@ -38,11 +38,11 @@ def make(
     limit: Sequence[int] | None = None,
     machine: Sequence[int] | None = None,
     capacity: Sequence[int] = (UNLIMITED,),
-) -> System:
+) -> SlottedSystem:
     """Build a system; a task of infinite service is a source. Queues come in the order of their tasks."""
     tasks = len(service)
     lanes = [lane for queue in queues for lane in queue.lanes]
-    return System(
+    return SlottedSystem(
         application=np.zeros(tasks, dtype=np.int64),
         component=np.arange(tasks),
         machine=np.array(machine or [0] * tasks),
@@ -63,7 +63,7 @@ def make(
     )
 
 
-def random_system(rng: np.random.Generator, hops: int, plain: bool = False) -> System:
+def random_system(rng: np.random.Generator, hops: int, plain: bool = False) -> SlottedSystem:
     """Draw layers of tasks, each sending to the next; plain: one tuple for each, whole numbers, no limits or kinds."""
     sizes = rng.integers(1, 4, hops + 1)
     first = np.concatenate([[0], np.cumsum(sizes)])
@@ -82,7 +82,7 @@ def random_system(rng: np.random.Generator, hops: int, plain: bool = False) -> S
     return make(service, queues, limit, machine.tolist(), capacity)
 
 
-def random_rates(rng: np.random.Generator, system: System) -> Floats:
+def random_rates(rng: np.random.Generator, system: SlottedSystem) -> Floats:
     return np.where(system.source, rng.uniform(0.5, 3.0, system.tasks), 0.0)
 
 
@@ -94,7 +94,7 @@ class Carried(NamedTuple):
     cost: float
 
 
-def carry(system: System, rates: Floats, shares: Floats) -> Carried:
+def carry(system: SlottedSystem, rates: Floats, shares: Floats) -> Carried:
     """Send tuples on task by task; every task's number is above those of its senders."""
     flow, processed = np.zeros(len(system.target)), rates.copy()
     left, out = np.zeros(system.tasks), np.zeros(len(system.capacity))
@@ -109,7 +109,7 @@ def carry(system: System, rates: Floats, shares: Floats) -> Carried:
     return Carried(flow, processed, left, out, float(flow @ system.cost))
 
 
-def fullest(system: System, carried: Carried) -> float:
+def fullest(system: SlottedSystem, carried: Carried) -> float:
     """Return the largest share of a capacity that is used."""
     works = ~system.source
     used = [
@@ -120,7 +120,7 @@ def fullest(system: System, carried: Carried) -> float:
     return float(np.concatenate(used).max())
 
 
-def each_queue(system: System, draw: Iterable[Floats]) -> Floats:
+def each_queue(system: SlottedSystem, draw: Iterable[Floats]) -> Floats:
     """Return shares of all lanes, given those of every queue whose sender chooses."""
     given_ones, shares = iter(draw), np.zeros(len(system.target))
     for queue in range(len(system.emits)):
@@ -133,18 +133,18 @@ def each_queue(system: System, draw: Iterable[Floats]) -> Floats:
     return shares
 
 
-def random_shares(rng: np.random.Generator, system: System) -> Floats:
+def random_shares(rng: np.random.Generator, system: SlottedSystem) -> Floats:
     free = np.diff(system.lanes)[~(system.copies | system.keyed)]
     return each_queue(system, [rng.dirichlet(np.full(width, 0.7)) for width in free])
 
 
-def bound_of(system: System, rates: Floats) -> CommunicationBound:
+def bound_of(system: SlottedSystem, rates: Floats) -> CommunicationBound:
     found = communication_bound(system, rates)
     assert isinstance(found, CommunicationBound)
     return found
 
 
-def one_hop(services: Sequence[float], costs: Sequence[float]) -> System:
+def one_hop(services: Sequence[float], costs: Sequence[float]) -> SlottedSystem:
     ends = [(number + 1, cost) for number, cost in enumerate(costs)]
     return make([np.inf, *services], [Queue(0, ends)])
 
@@ -399,7 +399,7 @@ def test_names_what_cannot_carry_the_rates() -> None:
     ],
     ids=["limit", "card", "keys", "nothing", "many"],
 )
-def test_reason_names_the_kind_of_capacity(system: System, reason: str) -> None:
+def test_reason_names_the_kind_of_capacity(system: SlottedSystem, reason: str) -> None:
     found = communication_bound(system, [4.0] + [0.0] * (system.tasks - 1))
     assert isinstance(found, Overload)
     assert reason in found.reason
@@ -418,7 +418,9 @@ def test_costs_the_cheapest_paths_if_capacity_suffices(application: Application,
     """Nothing is full, so every tuple goes as `System.onward` says."""
     rng = np.random.default_rng(seed)
     placed = random_slots(rng, application, cluster)[0]
-    system = build_system([Placed(application, placed.tolist())], cluster, slot_s=1000.0, limit=UNLIMITED)
+    system = build_slotted_system(
+        [PlacedApplication(application, placed.tolist())], cluster, slot_s=1000.0, limit=UNLIMITED
+    )
     rates = np.where(system.source, rng.uniform(0.1, 1.0, system.tasks), 0.0)
     found = bound_of(system, 0.0001 * rates * largest_scale(system, rates))
     assert found.binding == ()

@@ -1,8 +1,11 @@
+import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from numba.core import caching
 
 from penstock.model.kernel import interpreted, kernel, preparing
 
@@ -47,3 +50,16 @@ def test_compilation_is_logged_once_and_not_afterwards(tmp_path: Path) -> None:
     )
     assert first.count("compiling inner loops for this machine") == 1
     assert "compiling" not in second
+
+
+def test_a_cache_of_another_version_is_ignored(tmp_path: Path) -> None:
+    index = cast(Any, caching.IndexDataCacheFile)(str(tmp_path), "function", (1.0, 1))
+    index.save("key", "data")
+    assert index.load("key") == "data"
+    path = tmp_path / "function.nbi"
+    version = pickle.dumps(index._version, -1)
+    assert path.read_bytes().startswith(version)
+    path.write_bytes(version + b"cpenstock.model.kernel\nRenamed\n.")
+    assert index.load("key") is None
+    index.save("key", "new")
+    assert index.load("key") == "new"

@@ -5,7 +5,7 @@ from penstock.estimate.evaluator import Evaluator
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.errors import InvalidInput, UnknownName
 from penstock.model.objective import Objective
-from penstock.model.part import part, part_of
+from penstock.model.part import part_of, used_part
 from penstock.model.plan import Plan, digest, to_placement
 from penstock.model.topology import Application, Component, Kind, Stream
 from penstock.planning.planner import plan_by
@@ -41,7 +41,7 @@ def planned(application: Application, cluster: Cluster, policy: str = "round-rob
 
 
 def test_keeps_machines_with_tasks_and_makes_switches_of_those_that_only_pass_on() -> None:
-    smaller = part(line(), planned(pipe(), line()))
+    smaller = used_part(line(), planned(pipe(), line()))
     assert [machine.name for machine in smaller.machines] == ["a", "c"]
     assert set(smaller.switches) == {"s", "b"}
     assert [link.label for link in smaller.links] == ["a--s", "s--b", "b--c"]
@@ -49,7 +49,7 @@ def test_keeps_machines_with_tasks_and_makes_switches_of_those_that_only_pass_on
 
 
 def test_keeps_the_return_path_if_links_are_directed() -> None:
-    smaller = part(line(directed=True), planned(pipe(), line(directed=True)))
+    smaller = used_part(line(directed=True), planned(pipe(), line(directed=True)))
     assert {link.label for link in smaller.links} == {"a->s", "s->b", "b->c", "s->a", "b->s", "c->b"}
 
 
@@ -87,6 +87,6 @@ def test_rejects_a_plan_for_another_cluster() -> None:
     with pytest.raises(InvalidInput, match="has changed since the plan was made"):
         part_of(line(directed=True), pipe(), plan)
     with pytest.raises(UnknownName, match="has no slot 'a/0'"):
-        part(described("star-8"), plan)
+        used_part(described("star-8"), plan)
     with pytest.raises(UnknownName, match="link 'a--s' is unknown"):
-        part(line(directed=True), plan)
+        used_part(line(directed=True), plan)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.kernel import interpreted
 from penstock.model.placement import Hop
-from penstock.model.routes import card_bits, flow_matrix, hop_bits, route, widest_path, widest_tree
+from penstock.model.routes import card_bits, flow_matrix, hop_bits, route_hops, widest_path, widest_tree
 from penstock.model.slotgraph import expand_links, expand_slots
 from penstock.model.taskgraph import expand_edges, expand_tasks, place_edges
 from penstock.model.topology import Application, Component, Kind, Stream
@@ -64,7 +64,7 @@ def compare_with_all_paths(seed: int) -> None:
     assert bool(len(path)) == bool(rates), f"seed {seed}"
     if rates:
         assert min(links.bandwidth[path] / (load[path] + bits)) == pytest.approx(max(rates))
-    plain_width, _, _ = interpreted(widest_tree)(links, load, bits, source)
+    plain_width, _, _ = interpreted(widest_tree)(links, load, bits, source, -1)
     assert plain_width[target] == width
 
 
@@ -80,7 +80,7 @@ def test_a_route_names_links_in_order_of_travel_and_counts_relays() -> None:
         streams=(Stream(source="in", target="out"),),
     )
     tasks = expand_tasks(application)
-    assert route(tasks, expand_slots(cluster), expand_links(cluster), [0, 2]) == {Hop(0, 0, 2): (1, 0)}
+    assert route_hops(tasks, expand_slots(cluster), expand_links(cluster), [0, 2]) == {Hop(0, 0, 2): (1, 0)}
 
 
 def test_no_way_is_reported_as_the_hop_that_has_none() -> None:
@@ -94,7 +94,7 @@ def test_no_way_is_reported_as_the_hop_that_has_none() -> None:
         components=(Component(name="in", kind=Kind.SOURCE), Component(name="out", kind=Kind.SINK)),
         streams=(Stream(source="in", target="out"),),
     )
-    assert route(expand_tasks(application), expand_slots(cluster), expand_links(cluster), [0, 1]) == Hop(0, 0, 1)
+    assert route_hops(expand_tasks(application), expand_slots(cluster), expand_links(cluster), [0, 1]) == Hop(0, 0, 1)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.errors import InvalidInput
-from penstock.model.slotted import UNLIMITED, Placed, System, build_system, hop_counts
+from penstock.model.slotted import UNLIMITED, PlacedApplication, SlottedSystem, build_slotted_system, hop_counts
 from penstock.model.taskgraph import Floats
 from penstock.model.topology import Component, Grouping, Kind, Stream, Topology
 from penstock.workloads.networks import fat_tree, jellyfish, line
@@ -47,7 +47,7 @@ FORK = Topology(
 
 
 def test_a_fork_has_an_out_queue_a_stream_and_a_lane_a_downstream_task() -> None:
-    system = build_system([Placed(FORK, [0, 1, 0, 1, 2, 3, 3])], mesh(4))
+    system = build_slotted_system([PlacedApplication(FORK, [0, 1, 0, 1, 2, 3, 3])], mesh(4))
     # tasks: in 0 1, left 2 3, right 4, out 5 6; a source's queues are by downstream component: left, right
     assert system.tasks == 7
     assert system.component.tolist() == [0, 0, 1, 1, 2, 3, 3]
@@ -79,7 +79,7 @@ def test_a_fork_has_an_out_queue_a_stream_and_a_lane_a_downstream_task() -> None
 def test_a_grouping_determines_the_lanes_and_who_chooses(
     grouping: Grouping, targets: list[int], copies: bool, keyed: bool, paired: bool
 ) -> None:
-    system = build_system([Placed(two_steps(grouping, 3), [0] * 6)], mesh(1))
+    system = build_slotted_system([PlacedApplication(two_steps(grouping, 3), [0] * 6)], mesh(1))
     assert system.target.tolist() == targets
     width = len(targets) // 3
     assert system.lanes.tolist() == [0, width, 2 * width, 3 * width]
@@ -101,7 +101,9 @@ def test_tasks_share_slots_and_slots_share_cores() -> None:
         streams=(Stream(source="in", target="work"), Stream(source="work", target="out")),
     )
     # a: two tasks in slot 0, one each in 1 and 2, so three busy slots on two cores; b: one; sources work for nothing
-    system = build_system([Placed(topology, [0, 3, 0, 0, 1, 2, 3, 4])], Cluster(name="two", machines=machines))
+    system = build_slotted_system(
+        [PlacedApplication(topology, [0, 3, 0, 0, 1, 2, 3, 4])], Cluster(name="two", machines=machines)
+    )
     full = 0.01 / 0.002
     share = 4.0 * 2 / 3
     np.testing.assert_allclose(
@@ -111,26 +113,29 @@ def test_tasks_share_slots_and_slots_share_cores() -> None:
 
 
 def test_a_slot_twice_as_long_serves_twice_as_much() -> None:
-    placed = [Placed(two_steps(Grouping.SHUFFLE), [0, 0, 1, 2, 3])]
-    one, two = (build_system(placed, mesh(4), slot_s=seconds) for seconds in (0.01, 0.02))
+    placed = [PlacedApplication(two_steps(Grouping.SHUFFLE), [0, 0, 1, 2, 3])]
+    one, two = (build_slotted_system(placed, mesh(4), slot_s=seconds) for seconds in (0.01, 0.02))
     np.testing.assert_allclose(one.service[2:], 5.0)
     np.testing.assert_allclose(two.service[2:], 10.0)
 
 
 def test_the_limit_is_twice_what_the_busiest_task_emits_unless_it_is_given() -> None:
-    placed = [Placed(FORK, [0, 1, 2, 3, 4, 5, 6])]
-    system = build_system(placed, mesh(7))
+    placed = [PlacedApplication(FORK, [0, 1, 2, 3, 4, 5, 6])]
+    system = build_slotted_system(placed, mesh(7))
     assert system.limit.tolist() == [2 * 10 * 3] * 7  # left: 10 a slot, 3 for each
-    assert build_system(placed, mesh(7), limit=9, capacity=4).limit.tolist() == [9] * 7
-    assert build_system(placed, mesh(7), limit=9, capacity=4).capacity.tolist() == [4] * 7
+    assert build_slotted_system(placed, mesh(7), limit=9, capacity=4).limit.tolist() == [9] * 7
+    assert build_slotted_system(placed, mesh(7), limit=9, capacity=4).capacity.tolist() == [4] * 7
 
 
 def test_several_applications_are_numbered_one_behind_another() -> None:
     first, second = two_steps(Grouping.ALL), FORK
     slots = ([0, 1, 2, 3, 0], [0, 1, 0, 1, 2, 3, 3])
-    both = build_system([Placed(first, slots[0]), Placed(second, slots[1])], mesh(4), limit=5)
+    both = build_slotted_system(
+        [PlacedApplication(first, slots[0]), PlacedApplication(second, slots[1])], mesh(4), limit=5
+    )
     one, other = (
-        build_system([Placed(app, own)], mesh(4), limit=5) for app, own in zip((first, second), slots, strict=True)
+        build_slotted_system([PlacedApplication(app, own)], mesh(4), limit=5)
+        for app, own in zip((first, second), slots, strict=True)
     )
     assert both.application.tolist() == [0] * 5 + [1] * 7
     assert both.component.tolist() == [*one.component, *(other.component + 2)]
@@ -142,8 +147,8 @@ def test_several_applications_are_numbered_one_behind_another() -> None:
 
 
 def test_applications_share_slots() -> None:
-    placed = [Placed(two_steps(Grouping.SHUFFLE, 1, 1), [0, 1])] * 2
-    np.testing.assert_allclose(build_system(placed, mesh(2)).service[[1, 3]], 2.5)
+    placed = [PlacedApplication(two_steps(Grouping.SHUFFLE, 1, 1), [0, 1])] * 2
+    np.testing.assert_allclose(build_slotted_system(placed, mesh(2)).service[[1, 3]], 2.5)
 
 
 @pytest.mark.parametrize("cluster", [fat_tree(), jellyfish(seed=1), jellyfish(seed=2), line(5)])
@@ -176,11 +181,11 @@ def test_machines_that_no_link_joins_are_an_error() -> None:
     machines = tuple(Machine(name=name) for name in "abc")
     apart = Cluster(name="apart", machines=machines, links=(Link(source="a", target="b", bandwidth_mbps=1.0),))
     with pytest.raises(InvalidInput) as caught:
-        build_system([Placed(two_steps(Grouping.SHUFFLE), [0, 0, 1, 1, 1])], apart)
+        build_slotted_system([PlacedApplication(two_steps(Grouping.SHUFFLE), [0, 0, 1, 1, 1])], apart)
     assert str(caught.value) == "links: there is no path from 'a' to 'c'; add a link"
 
 
-def follows(system: System, chosen: dict[int, int], between: Floats) -> Floats:
+def follows(system: SlottedSystem, chosen: dict[int, int], between: Floats) -> Floats:
     """What all that follows from a tuple at each task costs, where queues send to the lane chosen for them."""
     total = np.zeros(system.tasks)
     for task in reversed(range(system.tasks)):
@@ -207,7 +212,7 @@ def test_the_cost_onward_is_the_least_of_all_choices(grouping: Grouping) -> None
     for _ in range(5):
         between = rng.integers(0, 6, (3, 3)).astype(np.float64)
         slots = rng.integers(0, 3, 7).tolist()
-        system = build_system([Placed(topology, slots)], mesh(3), cost=between)
+        system = build_slotted_system([PlacedApplication(topology, slots)], mesh(3), cost=between)
         free = [queue for queue in range(len(system.emits)) if not (system.copies[queue] or system.keyed[queue])]
         lanes = [range(system.lanes[queue], system.lanes[queue + 1]) for queue in free]
         least = np.min([follows(system, dict(zip(free, one, strict=True)), between) for one in product(*lanes)], axis=0)

@@ -19,7 +19,7 @@ ONLY_LAST = Checkpointing(interval_s=0.0)
 
 def layout() -> Layout:
     flow = Dataflow("small")
-    numbers = flow.source("numbers", Given(range(5)), gives=int)
+    numbers = flow.source("numbers", Given(range(5)), emits=int)
     same = flow.map("same", int, numbers, parallelism=2)
     flow.sink("out", Captured([]), same)
     return Layout(flow)

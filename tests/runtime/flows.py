@@ -77,7 +77,7 @@ def sentences(count: int) -> list[str]:
 def word_count(count: int, cpu: float = 1e-4, most: int = 7) -> Dataflow:
     """Return an application that counts the words of so many sentences, at most so many a poll."""
     flow = Dataflow("word-count")
-    lines = flow.source("lines", Given(sentences(count), most), parallelism=2, cpu=cpu, gives=str)
+    lines = flow.source("lines", Given(sentences(count), most), parallelism=2, cpu=cpu, emits=str)
     words = flow.flat_map("split", split, lines, parallelism=3, cpu=cpu)
     counts = flow.operator("count", Count, words.fields(), parallelism=3, cpu=cpu)
     flow.sink("out", Captured([]), counts, cpu=cpu / 10)
@@ -117,7 +117,7 @@ def ordered(count: int, cpu: float = 1e-4, most: int = 7) -> Dataflow:
     """Return an application in which the numbers of each key, all from one source task, come by one way."""
     flow = Dataflow("ordered")
     pairs = [(f"k{number % 2}-{number % 6}", number) for number in range(count)]
-    numbers = flow.source("numbers", Given(pairs, most), parallelism=2, cpu=cpu, gives=tuple[str, int])
+    numbers = flow.source("numbers", Given(pairs, most), parallelism=2, cpu=cpu, emits=tuple[str, int])
     kept = flow.filter("keep", bool, numbers.forward(), parallelism=2, cpu=cpu)
     checked = flow.operator("check", Ascending, kept.fields(0), parallelism=3, cpu=cpu)
     again = flow.operator("again", Ascending, checked.fields(0), parallelism=2, cpu=cpu)
@@ -252,9 +252,9 @@ def evaluate(nodes: list[Node]) -> dict[str, Counter[str]]:
         if node.does == "sink":
             taken[node.name] = shown
             continue
-        gives = _counted(node, came) if node.does == "count" else _followed(node, came)
+        emits = _counted(node, came) if node.does == "count" else _followed(node, came)
         for output in node.kinds:
-            sent[node.name, output] = gives.get(output, Counter())
+            sent[node.name, output] = emits.get(output, Counter())
     return taken
 
 
@@ -264,11 +264,11 @@ def _travelled(kind: str, number: int) -> Any:
 
 
 def _followed(node: Node, came: Counter[int]) -> dict[str | None, Counter[int]]:
-    gives: dict[str | None, Counter[int]] = {}
+    emits: dict[str | None, Counter[int]] = {}
     for number, count in came.items():
         for output, follows in follow(node, number):
-            gives.setdefault(output, Counter())[follows] += count
-    return gives
+            emits.setdefault(output, Counter())[follows] += count
+    return emits
 
 
 def _counted(node: Node, came: Counter[int]) -> dict[str | None, Counter[int]]:
@@ -277,11 +277,11 @@ def _counted(node: Node, came: Counter[int]) -> dict[str | None, Counter[int]]:
     for number, count in came.items():
         totals[number % KEYS] += count // copies
     counter = Counting(node.constant)
-    gives: Counter[int] = Counter()
+    emits: Counter[int] = Counter()
     for key, total in totals.items():
-        gives.update(follows for _ in range(total) for follows in counter.count(key))
-    gives.update(counter.totals())
-    return {None: Counter({number: count * copies for number, count in gives.items()})}
+        emits.update(follows for _ in range(total) for follows in counter.count(key))
+    emits.update(counter.totals())
+    return {None: Counter({number: count * copies for number, count in emits.items()})}
 
 
 class Counting:
@@ -350,23 +350,23 @@ def build(nodes: list[Node], cpu: float = 1e-4) -> Dataflow:
         inputs = [_grouped(outlets[edge.source.name], edge) for edge in node.inputs]
         costs: dict[str, Any] = {"parallelism": node.parallelism, "cpu": cpu * node.constant}
         declared = {output: KINDS[kind][0] for output, kind in node.kinds.items()}
-        gives: Any = declared.get(None, declared)
+        emits: Any = declared.get(None, declared)
         if node.does == "sink":
             flow.sink(node.name, Captured([]), *inputs, **costs)
         elif node.does == "source":
             values = [dressed(node, None, number) for number in node.numbers]
-            outlets[node.name] = flow.source(node.name, Given(values), gives=gives, **costs)
+            outlets[node.name] = flow.source(node.name, Given(values), emits=emits, **costs)
         elif node.does == "filter":
             passes = partial(_passes, node)
             outlets[node.name] = flow.filter(node.name, passes, *inputs, **costs)
         elif node.does == "map" and not node.direct:
             dress = partial(_mapped, node)
-            outlets[node.name] = flow.map(node.name, dress, *inputs, gives=gives, **costs)
+            outlets[node.name] = flow.map(node.name, dress, *inputs, emits=emits, **costs)
         else:
             made = DressedCount if node.does == "count" else Dressed
             outputs = ("a", "b") if node.does == "split" else ()
             outlets[node.name] = flow.operator(
-                node.name, partial(made, node), *inputs, gives=gives, outputs=outputs, **costs
+                node.name, partial(made, node), *inputs, emits=emits, outputs=outputs, **costs
             )
     return flow
 

@@ -100,7 +100,7 @@ def passing(
     **options: Any,
 ) -> ps.Dataflow:
     flow = ps.Dataflow("passing")
-    given = flow.source("numbers", source or RaisingSource("unused"), gives=int)
+    given = flow.source("numbers", source or RaisingSource("unused"), emits=int)
     flow.sink("out", sink, flow.operator("pass", operator, given, **options))
     return flow
 
@@ -142,7 +142,7 @@ def test_sys_exit_is_an_error_of_the_authors_too(method: str) -> None:
 
 def test_sys_exit_is_skipped_as_any_exception() -> None:
     flow = ps.Dataflow("leaving")
-    given = flow.source("numbers", Given(range(40)), gives=int)
+    given = flow.source("numbers", Given(range(40)), emits=int)
     flow.sink("out", ps.Discard(), flow.map("pass", lambda n: leave() if n == 7 else n, given, errors=ps.Skip()))
     result = run(flow, workers=2)
     assert sorted(result["out"]) == [n for n in range(40) if n != 7]
@@ -214,14 +214,14 @@ def test_a_source_whose_poll_raises_is_polled_again_under_retry() -> None:
             return super().poll(now, limit)
 
     flow = ps.Dataflow("unsteady")
-    given = flow.source("numbers", Unsteady(range(10)), gives=int, errors=ps.Retry(times=3, wait=0.5))
+    given = flow.source("numbers", Unsteady(range(10)), emits=int, errors=ps.Retry(times=3, wait=0.5))
     flow.sink("out", ps.Discard(), given)
     result = run(flow, workers=1)
     assert result["out"] == list(range(10))
     assert [after - before for before, after in pairwise(tries[:4])] == pytest.approx([0.5, 1, 2])
     tries.clear()
     flow = ps.Dataflow("unsteady")
-    given = flow.source("numbers", Unsteady(range(10)), gives=int, errors=ps.Retry(times=2, wait=0.5, then=ps.Skip()))
+    given = flow.source("numbers", Unsteady(range(10)), emits=int, errors=ps.Retry(times=2, wait=0.5, then=ps.Skip()))
     flow.sink("out", ps.Discard(), given)
     with pytest.raises(ApplicationFailed, match=r"^numbers\[0\]: ConnectionError: not now in poll"):
         run(flow, workers=1)
@@ -234,7 +234,7 @@ def keyed(key: Any, *, halved: bool = False, errors: ErrorPolicy | None = None) 
     """Make pages, 13 of which have no page, and group them by a key."""
     pages = [{"number": n} if n % 4 == 1 else {"page": f"/{n % 5}", "number": n} for n in range(52)]
     flow = ps.Dataflow("keyed")
-    given = flow.source("numbers", Given(range(52)), gives=int)
+    given = flow.source("numbers", Given(range(52)), emits=int)
     made = flow.map("pages", lambda n: pages[n], given, parallelism=2, errors=errors)
     grouped = made.partial_key(key) if halved else made.fields(key)
     flow.sink("out", ps.Discard(), flow.operator("pass", lambda: Passing("unused"), grouped, parallelism=3))
@@ -327,14 +327,14 @@ def test_fields_of_dicts_may_be_named_as_methods_of_theirs_are_or_be_nested() ->
 def test_rejects_a_field_that_a_declared_type_does_not_have() -> None:
     flow = ps.Dataflow("typed")
     for name, kind in (("small", Small), ("visit", Visit), ("struct", Page)):
-        given = flow.source(name, Given([]), gives=kind)
+        given = flow.source(name, Given([]), emits=kind)
         with pytest.raises(PenstockError, match="has no field 'url'; there are"):
             flow.sink(f"{name}-out", ps.Discard(), given.fields("url"))
 
 
 def test_a_dict_is_estimated_and_run_by_a_field() -> None:
     flow = ps.Dataflow("pages")
-    given = flow.source("pages", Given([{"page": f"/{n % 3}", "n": n} for n in range(30)]), gives=dict[str, Any])
+    given = flow.source("pages", Given([{"page": f"/{n % 3}", "n": n} for n in range(30)]), emits=dict[str, Any])
     count = flow.operator("count", lambda: Passing("unused"), given.fields("page"), parallelism=2)
     flow.sink("out", ps.Discard(), count)
     assert [stream.keys for stream in flow.application.streams] == [("page",), ()]
@@ -346,8 +346,8 @@ def test_a_dict_is_estimated_and_run_by_a_field() -> None:
 
 def converted(kind: Any, make: Callable[[int], Any], **options: Any) -> ps.Dataflow:
     flow = ps.Dataflow("converted")
-    given = flow.source("numbers", Given(range(40)), gives=int)
-    made = flow.map("make", make, given, gives=kind, **options)
+    given = flow.source("numbers", Given(range(40)), emits=int)
+    made = flow.map("make", make, given, emits=kind, **options)
     flow.sink("out", ps.Discard(), flow.map("take", lambda value: value.number, made, **options))
     return flow
 
@@ -371,7 +371,7 @@ def test_a_tuple_that_cannot_be_sent_or_read_is_skipped(
     result = run(flow, workers=4, emulate=emulate, sample_tps=sample_tps)
     assert sorted(result["out"]) == [n for n in range(40) if n != 13]
     (letter,) = [*result.letters["make"], *result.letters["take"]]
-    assert letter.call == "gives"
+    assert letter.call == "emits"
     assert letter.component == ("make" if make is unsendable else "take")
     assert "13" in str(letter.tuple) or make is unsendable
     assert result.status.timed_out == 0
@@ -381,7 +381,7 @@ def test_a_tuple_that_cannot_be_sent_or_read_is_skipped(
 def test_a_tuple_that_cannot_be_sent_or_read_ends_the_run_and_is_named(make: Callable[[int], Any]) -> None:
     cluster = TestCluster(converted(Shy if make is unsendable else Small, make), workers=4)
     who = (
-        r"make\[0\]: make->take: tuple Shy" if make is unsendable else r"take\[0\]: make->take.gives: tuple .*13.* not"
+        r"make\[0\]: make->take: tuple Shy" if make is unsendable else r"take\[0\]: make->take.emits: tuple .*13.* not"
     )
     with pytest.raises(ApplicationFailed, match=who):
         cluster.start().finish()
@@ -391,8 +391,8 @@ def test_a_tuple_that_cannot_be_sent_or_read_ends_the_run_and_is_named(make: Cal
 def sized(*sizes: int, **options: Any) -> ps.Dataflow:
     """Return texts of these many bytes, each from one machine to another."""
     flow = ps.Dataflow("sized")
-    given = flow.source("numbers", Given(range(len(sizes))), gives=int)
-    made = flow.map("make", lambda number: "x" * sizes[number], given, gives=str, **options)
+    given = flow.source("numbers", Given(range(len(sizes))), emits=int)
+    made = flow.map("make", lambda number: "x" * sizes[number], given, emits=str, **options)
     flow.sink("out", ps.Discard(), flow.map("take", len, made))
     return flow
 
@@ -407,7 +407,7 @@ def test_a_tuple_that_no_frame_has_room_for_follows_the_error_policy_of_its_send
     emulate = tiny_cluster(4) if emulated else None
     result = run(sized(*sizes, errors=ps.Skip()), workers=4, emulate=emulate, sample_tps=sample_tps)
     assert sorted(result["out"]) == [10, 20, 996, 997]
-    assert [(letter.component, letter.call) for letter in result.letters["make"]] == [("make", "gives")] * 2
+    assert [(letter.component, letter.call) for letter in result.letters["make"]] == [("make", "emits")] * 2
     assert result.status.timed_out == 0
     cluster = TestCluster(sized(*sizes), workers=4)
     told = r"make\[0\]: make->take: tuple 'x+.* cannot be sent, it takes 0.0 MB, at most 0.0 MB can be sent"
@@ -440,8 +440,8 @@ def test_tuples_that_are_too_large_only_together_are_sent_apart(
 @pytest.mark.parametrize("seed", range(3))
 def test_a_tuple_that_cannot_be_read_moves_along_with_its_task(seed: int) -> None:
     flow = ps.Dataflow("moving")
-    given = flow.source("numbers", ps.Generated(lambda n: n, rate=100, count=200), gives=int)
-    made = flow.map("make", lambda n: {"number": 13 if n % 5 == 0 else n}, given, gives=Small)
+    given = flow.source("numbers", ps.Generated(lambda n: n, rate=100, count=200), emits=int)
+    made = flow.map("make", lambda n: {"number": 13 if n % 5 == 0 else n}, given, emits=Small)
     flow.sink("out", ps.Discard(), flow.map("take", lambda value: value.number, made, errors=ps.Skip()))
     cluster = TestCluster(flow, workers=3, placement=["w0/0", "w0/0", "w1/0", "w2/0"], seed=seed).start()
     for turn in range(6):
@@ -455,7 +455,7 @@ def test_a_tuple_that_cannot_be_read_moves_along_with_its_task(seed: int) -> Non
 @pytest.mark.parametrize("sample_tps", [-1.0, 0.0])
 def test_unknown_outputs_and_tasks_are_under_the_error_policy(sample_tps: float) -> None:
     flow = ps.Dataflow("outputs")
-    given = flow.source("numbers", Given(range(40)), gives=int)
+    given = flow.source("numbers", Given(range(40)), emits=int)
     named = [("odd" if n % 2 else "none", n) for n in range(40)]
     made = flow.source("name", Given(named), outputs=("odd",), errors=ps.Skip())
     flow.sink("out", ps.Discard(), made["odd"])

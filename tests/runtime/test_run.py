@@ -443,8 +443,8 @@ def test_in_order_refuses_a_count_that_was_skipped(tmp_path: Path) -> None:
 
 def test_a_slow_operator_at_three_times_its_capacity_is_checkpointed_and_moved(start: Callable[..., Run]) -> None:
     flow = ps.Dataflow("overload")
-    numbers = flow.source("in", ps.Generated(lambda i: i, rate=300), gives=int)
-    slow = flow.map("slow", _take_10_ms, numbers, gives=int)
+    numbers = flow.source("in", ps.Generated(lambda i: i, rate=300), emits=int)
+    slow = flow.map("slow", _take_10_ms, numbers, emits=int)
     flow.sink("out", ps.Discard(), slow)
     run = start(flow, slots=3, interval_s=1.0)
     wait_until(lambda: (latest := run.status().checkpoint) is not None and latest.number >= 3)

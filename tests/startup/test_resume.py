@@ -156,7 +156,7 @@ def test_an_application_of_another_shape_is_refused_with_all_the_differences(tmp
     info = kept_run(tmp_path)
     keep_checkpoint(info, 12)
     other = ps.Dataflow("words")
-    lines = other.source("lines", ps.Generated(str, rate=10), gives=str, parallelism=2)
+    lines = other.source("lines", ps.Generated(str, rate=10), emits=str, parallelism=2)
     other.sink("file", ps.Discard(), lines)
     told = refused(InvalidInput, info, other)
     assert told.startswith(f"resume: checkpoint 12 of run {info.run} does not fit 'words': ")

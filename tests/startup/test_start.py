@@ -150,8 +150,8 @@ def test_what_can_be_known_of_this_host_is_checked_before_spark_starts(tmp_path:
 def test_code_that_no_worker_could_receive_is_refused_before_spark_starts(tmp_path: Path) -> None:
     held = threading.Lock()
     flow = ps.Dataflow("held")
-    numbers = flow.source("in", ps.Generated(abs, rate=1), gives=int)
-    flow.sink("out", ps.Discard(), flow.map("map", lambda number: (held, number)[1], numbers, gives=int))
+    numbers = flow.source("in", ps.Generated(abs, rate=1), emits=int)
+    flow.sink("out", ps.Discard(), flow.map("map", lambda number: (held, number)[1], numbers, emits=int))
     told = refused(InvalidInput, tmp_path, flow, emulate=TRIO)
     assert told.startswith("application: cannot be sent to the executors, cannot pickle '_thread.lock' object")
 

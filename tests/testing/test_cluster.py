@@ -18,7 +18,7 @@ from tests.runtime import flows
 def doubled(**pace: Any) -> Dataflow:
     flow = Dataflow("doubled")
     numbers = flow.source("numbers", Generated(int, **pace))
-    flow.sink("out", Captured([]), flow.map("double", lambda number: 2 * number, numbers, gives=int))
+    flow.sink("out", Captured([]), flow.map("double", lambda number: 2 * number, numbers, emits=int))
     return flow
 
 
@@ -72,8 +72,8 @@ class Unsaved(Operator[int, int]):
 @pytest.mark.parametrize("after", [0, 1])
 def test_a_snapshot_that_raises_fails_a_test_as_it_would_fail_in_production(pace: dict[str, Any], after: int) -> None:
     flow = Dataflow("unsaved")
-    numbers = flow.source("numbers", Generated(int, **pace), gives=int)
-    flow.sink("out", Captured([]), flow.operator("operator", lambda: Unsaved(after), numbers, gives=int))
+    numbers = flow.source("numbers", Generated(int, **pace), emits=int)
+    flow.sink("out", Captured([]), flow.operator("operator", lambda: Unsaved(after), numbers, emits=int))
     for seed in range(5):
         with pytest.raises(ApplicationFailed, match=r"operator\[0\]: ValueError: it cannot be saved"):
             run(flow, seconds=20.0, seed=seed)

@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from penstock.testing.applications import NAMES, known, published
+from penstock.testing.applications import NAMES, known_application, published
 from penstock.testing.bugs import injected
-from penstock.testing.drawing import CHANGES, FAULTS, LEAST, Fault, draw
+from penstock.testing.drawing import CHANGES, FAULTS, LEAST, Fault, draw_schedule
 from penstock.testing.faults import FOLDER, FaultyCluster
 from penstock.testing.promises import Violation, difference
-from penstock.testing.schedules import Totals, run_all, run_batch, run_schedule
+from penstock.testing.schedules import Totals, run_all, run_schedule, run_schedules
 
 BASE = 1_000_000
 SCHEDULES = 10_000
@@ -19,7 +19,7 @@ BATCH = 1_000  # schedules of one test, so that parallel tests share them
 
 
 def ran(seed: int, faults: list[Fault] | None = None) -> FaultyCluster:
-    schedule = draw(seed)
+    schedule = draw_schedule(seed)
     if faults is not None:
         schedule.faults[:] = faults
     cluster = FaultyCluster(schedule)
@@ -30,7 +30,7 @@ def ran(seed: int, faults: list[Fault] | None = None) -> FaultyCluster:
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(BASE, BASE + SCHEDULES, BATCH))
 def test_ten_thousand_schedules_give_the_output_of_a_run_without_faults(first: int) -> None:
-    totals = run_batch(range(first, first + BATCH))
+    totals = run_schedules(range(first, first + BATCH))
     assert totals.failures == [], "replay with: python -m penstock.testing.schedules --replay SEED"
     assert totals.schedules == BATCH
     assert totals.fewest >= LEAST
@@ -43,13 +43,13 @@ def test_ten_thousand_schedules_give_the_output_of_a_run_without_faults(first: i
 def test_schedules_in_several_processes_add_up_to_those_in_one() -> None:
     seeds = range(BASE, BASE + 120)  # three batches, of which the last is short
     *_, spread = run_all(seeds, processes=2)
-    assert spread == run_batch(seeds)
+    assert spread == run_schedules(seeds)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_without_faults_everything_comes_out_once_and_in_order(name: str) -> None:
-    seeds = [seed for seed in range(200) if draw(seed).application == name][:3]
+    seeds = [seed for seed in range(200) if draw_schedule(seed).application == name][:3]
     for seed in seeds:
         cluster = ran(seed, faults=[])
         expected = cluster.known.expected(cluster.known.sources, True)
@@ -67,7 +67,7 @@ def test_equal_seeds_produce_equal_runs_in_any_process() -> None:
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
     assert traced("1") == traced("2")
-    assert draw(12) != draw(13)
+    assert draw_schedule(12) != draw_schedule(13)
 
 
 def test_a_crashed_driver_is_replaced_by_one_that_resumes() -> None:
@@ -103,7 +103,7 @@ def test_a_failed_schedule_is_reported_with_its_seed_and_ends_in_an_error() -> N
 def test_a_replay_prints_all_events() -> None:
     lines: list[str] = []
     with injected("publish-first"):
-        cluster = FaultyCluster(draw(1), lines.append)
+        cluster = FaultyCluster(draw_schedule(1), lines.append)
         with pytest.raises(Violation, match="is published without a manifest"):
             cluster.run()
     assert any("Checkpoint(epoch=1, number=1)" in line for line in lines)
@@ -111,7 +111,7 @@ def test_a_replay_prints_all_events() -> None:
 
 
 def test_what_must_come_out_follows_from_how_far_the_sources_have_come() -> None:
-    application = known("count", 10)
+    application = known_application("count", 10)
     some, all_of_them = {"numbers[0]": 3, "numbers[1]": 0}, application.sources
     assert sum(map(len, application.expected(some, False).values())) == 3
     assert sum(map(len, application.expected(all_of_them, True).values())) == 20

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from penstock.api.sources.pace import ArrivalProcess
 from penstock.model.errors import InvalidInput, UnknownName
 from penstock.workloads.arrivals import (
     ARRIVALS,
-    ArrivalProcess,
     Constant,
     Diurnal,
     OnOff,

@@ -6,7 +6,7 @@ import pytest
 from penstock.model.errors import InvalidInput, UnknownName
 from penstock.model.slotted import UNLIMITED
 from penstock.workloads.arrivals import Counts
-from penstock.workloads.hone import HOT_SHARE, KINDS, WORDS, draw, hone_link, link_arrivals, link_load
+from penstock.workloads.hone import HOT_SHARE, KINDS, WORDS, draw_arrivals, hone_link, link_arrivals, link_load
 from penstock.workloads.potus import traces_folder
 from tests.shared_data import SHARED, needs_shared
 
@@ -14,7 +14,7 @@ SLOTS, QUEUES, LOAD = 20_000, 8, 0.9
 
 
 def drawn(kind: str, seed: int = 3) -> Counts:
-    return draw(kind, SLOTS, QUEUES, LOAD, np.random.default_rng(seed))
+    return draw_arrivals(kind, SLOTS, QUEUES, LOAD, np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("queues", [1, 2, 10, 64])
@@ -62,7 +62,7 @@ def test_equal_seeds_are_equal_draws(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_queue_takes_the_whole_load(kind: str) -> None:
-    counts = draw(kind, SLOTS, 1, 0.8, np.random.default_rng(0))
+    counts = draw_arrivals(kind, SLOTS, 1, 0.8, np.random.default_rng(0))
     assert counts.shape == (SLOTS, 1)
     assert counts.sum() / SLOTS == pytest.approx(0.8, rel=0.2)
 
@@ -119,4 +119,4 @@ def test_bursts_at_every_scale_are_generated_without_a_trace(monkeypatch: pytest
 
 def test_an_unknown_kind_is_answered_with_the_choices() -> None:
     with pytest.raises(UnknownName, match=r"no arrivals are named 'poison'; did you mean poisson\?"):
-        draw("poison", 10, 2, 0.5, np.random.default_rng(0))
+        draw_arrivals("poison", 10, 2, 0.5, np.random.default_rng(0))

@@ -13,10 +13,10 @@ from penstock.workloads.sparcle import (
     MEMORY,
     SHAPES,
     Scarcity,
-    application,
-    draw,
+    draw_application,
+    draw_instance,
+    draw_network,
     full_duplex,
-    network,
     references,
 )
 from tests.shared_data import needs_shared
@@ -26,7 +26,7 @@ from tests.shared_data import needs_shared
 @pytest.mark.parametrize("shape", SHAPES)
 def test_ends_are_pinned_apart_and_cost_nothing(shape: str, graph: str) -> None:
     for seed in range(5):
-        drawn = draw(shape, graph, Scarcity(), seed).application
+        drawn = draw_instance(shape, graph, Scarcity(), seed).application
         ends = [drawn["source"], drawn["sink"]]
         assert [end.kind for end in ends] == [Kind.SOURCE, Kind.SINK]
         assert ends[0].pinned != ends[1].pinned
@@ -34,14 +34,14 @@ def test_ends_are_pinned_apart_and_cost_nothing(shape: str, graph: str) -> None:
 
 
 def test_the_diamond_has_more_tasks_and_streams_than_the_linear_graph() -> None:
-    linear, diamond = (draw("star", graph, Scarcity(), 0).application for graph in ("linear", "diamond"))
+    linear, diamond = (draw_instance("star", graph, Scarcity(), 0).application for graph in ("linear", "diamond"))
     assert len(linear.components) == 4 + 2
     assert len(diamond.components) > len(linear.components)
     assert len(diamond.streams) > len(linear.streams)
 
 
 def test_every_task_processes_one_tuple_a_data_unit_and_streams_carry_their_bits() -> None:
-    setting = draw("star", "diamond", Scarcity(), 3)
+    setting = draw_instance("star", "diamond", Scarcity(), 3)
     gain = Planner(*setting).view.tasks.gain
     assert gain.tolist() == [1.0] * len(gain)
     megabits = [stream.selectivity * stream.tuple_bytes / MEGABIT_BYTES for stream in setting.application.streams]
@@ -50,7 +50,10 @@ def test_every_task_processes_one_tuple_a_data_unit_and_streams_carry_their_bits
 
 
 def test_a_seed_produces_the_same_draws_whatever_is_scarce() -> None:
-    bare, rich = draw("line", "linear", Scarcity(), 7), draw("line", "linear", Scarcity(2.0, 10.0, 3.0), 7)
+    bare, rich = (
+        draw_instance("line", "linear", Scarcity(), 7),
+        draw_instance("line", "linear", Scarcity(2.0, 10.0, 3.0), 7),
+    )
     assert [m.speed * 2 for m in bare.cluster.machines] == pytest.approx([m.speed for m in rich.cluster.machines])
     assert [k.bandwidth_mbps * 10 for k in bare.cluster.links] == pytest.approx(
         [k.bandwidth_mbps for k in rich.cluster.links]
@@ -59,11 +62,11 @@ def test_a_seed_produces_the_same_draws_whatever_is_scarce() -> None:
     assert [c.cpu for c in bare.application.components] == [c.cpu for c in rich.application.components]
     assert all(MEMORY in machine.resources for machine in rich.cluster.machines)
     assert not any(machine.resources for machine in bare.cluster.machines)
-    assert draw("line", "linear", Scarcity(), 8) != bare
+    assert draw_instance("line", "linear", Scarcity(), 8) != bare
 
 
 def test_full_duplex_links_have_full_bandwidth_in_each_direction() -> None:
-    shared = network("star", Scarcity(), np.random.default_rng(1))
+    shared = draw_network("star", Scarcity(), np.random.default_rng(1))
     both = full_duplex(shared)
     assert len(both.links) == 2 * len(shared.links)
     assert all(link.directed for link in both.links)
@@ -71,16 +74,16 @@ def test_full_duplex_links_have_full_bandwidth_in_each_direction() -> None:
 
 
 def test_promises_are_the_applications_own() -> None:
-    cluster = network("star", Scarcity(), np.random.default_rng(1))
-    made = application("linear", cluster, np.random.default_rng(2), name="a", guaranteed_tps=0.5)
+    cluster = draw_network("star", Scarcity(), np.random.default_rng(1))
+    made = draw_application("linear", cluster, np.random.default_rng(2), name="a", guaranteed_tps=0.5)
     assert (made.name, made.guaranteed_tps) == ("a", 0.5)
 
 
 def test_unknown_shapes_and_graphs_are_named_with_the_choices() -> None:
     with pytest.raises(UnknownName, match="none is named 'ring'; there are complete, line, star"):
-        draw("ring", "linear", Scarcity(), 0)
+        draw_instance("ring", "linear", Scarcity(), 0)
     with pytest.raises(UnknownName, match="none is named 'tree'; there are diamond, linear"):
-        draw("star", "tree", Scarcity(), 0)
+        draw_instance("star", "tree", Scarcity(), 0)
 
 
 @needs_shared

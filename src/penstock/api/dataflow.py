@@ -2,8 +2,8 @@
 
 flow = ps.Dataflow("word-count")
 lines = flow.source("lines", ps.Lines("book.txt", rate=1000))
-words = flow.flat_map("split", str.split, lines, parallelism=2, gives=str)
-count = flow.operator("count", Count, words.fields(), parallelism=4, gives=tuple[str, int])
+words = flow.flat_map("split", str.split, lines, parallelism=2, emits=str)
+count = flow.operator("count", Count, words.fields(), parallelism=4, emits=tuple[str, int])
 flow.sink("print", ps.Console(), count)
 """
 
@@ -17,9 +17,9 @@ import msgspec
 from penstock.api.contracts import Operator, Sink, Source
 from penstock.api.keys import KEY_GROUPS, Key, check_keys, key_name
 from penstock.api.logic import FilterOperator, FlatMapOperator, Logic, MapOperator, maker, refuse_uncallable
-from penstock.api.on_error import DeadLetters, ErrorPolicy, checked, letters_folder
-from penstock.api.tuple_types import check_key, check_travels, element_type, given_type, of_pair, returned_type
-from penstock.model.entity import Name, explain
+from penstock.api.on_error import DeadLetters, ErrorPolicy, check_error_policy, letters_folder
+from penstock.api.tuple_types import check_encodable, check_key, element_type, emitted_type, of_pair, returned_type
+from penstock.model.entity import Name, to_invalid_input
 from penstock.model.errors import InvalidInput, PenstockError, UnknownName, nearest, refuse_duplicates
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 
@@ -93,10 +93,10 @@ class Part:
 
     component: Component
     logic: Callable[[], Logic]  # creates the object of one task
-    gives: Any  # the type of its tuples; a component with named outputs may have a dict, a type per output
+    emits: Any  # the type of its tuples; a component with named outputs may have a dict, a type per output
     outputs: tuple[str, ...] = ()
     inputs: tuple[Outlet, ...] = ()
-    stated: bool = True  # False: `gives` was derived from annotations, in which a direct stream's tuples are pairs
+    declared: bool = True  # False: `emits` was derived from annotations, in which a direct stream's tuples are pairs
     errors: ErrorPolicy | None = None  # None: an exception ends the run
     letters: Callable[[], Sink[Any]] | None = None  # creates the sink of the tuples that a task skips
 
@@ -117,7 +117,7 @@ class Dataflow:
 
     The keywords `parallelism`, `cpu` (core-seconds per tuple), `memory_mb`, `service`, `pinned` and the other fields of
     `Component` describe the costs of a component and where it may run: policies plan with them, and emulated machines
-    charge them. `gives` is the type of the tuples that a component emits. A declared type is checked when a tuple
+    charge them. `emits` is the type of the tuples that a component emits. A declared type is checked when a tuple
     arrives from another process; within a process tuples are passed on without a copy. By default, the type is derived
     from annotations: those of a function, or the type arguments of a class (`Operator[str, int]`). `errors` determines
     what happens to a tuple for which the component's code raises: `Fail()` (default), `Skip()` or `Retry()`.
@@ -131,14 +131,14 @@ class Dataflow:
         try:
             msgspec.convert(self.name, Name)
         except msgspec.ValidationError as error:
-            raise explain(error, self.name, Name).below("name") from None
+            raise to_invalid_input(error, self.name, Name).below("name") from None
 
     def source(
         self,
         name: str,
         source: Source[Any] | Callable[[], Source[Any]],
         *,
-        gives: Any = None,
+        emits: Any = None,
         outputs: Sequence[str] = (),
         errors: ErrorPolicy | None = None,
         **costs: Any,
@@ -147,55 +147,55 @@ class Dataflow:
 
         With named `outputs`, `poll` returns pairs `(output, value)`, each one tuple.
         """
-        inferred = partial(given_type, source, Source, 0)
-        return self._add(name, Kind.SOURCE, maker(name, source, Source), (), gives, inferred, outputs, costs, errors)
+        inferred = partial(emitted_type, source, Source, 0)
+        return self._add(name, Kind.SOURCE, maker(name, source, Source), (), emits, inferred, outputs, costs, errors)
 
     def operator(
         self,
         name: str,
         operator: Operator[Any, Any] | Callable[[], Operator[Any, Any]],
         *inputs: Outlet,
-        gives: Any = None,
+        emits: Any = None,
         outputs: Sequence[str] = (),
         errors: ErrorPolicy | None = None,
         **costs: Any,
     ) -> Outlet:
         """Add an operator: an object that is copied for each task, or a class or function that creates one.
 
-        With named `outputs` it emits pairs `(output, value)`, and the next components use `outlet["output"]`; `gives`
+        With named `outputs` it emits pairs `(output, value)`, and the next components use `outlet["output"]`; `emits`
         may then be a dict, a type per output.
         """
-        inferred = partial(given_type, operator, Operator, 1)
+        inferred = partial(emitted_type, operator, Operator, 1)
         logic = maker(name, operator, Operator)
-        return self._add(name, Kind.OPERATOR, logic, inputs, gives, inferred, outputs, costs, errors)
+        return self._add(name, Kind.OPERATOR, logic, inputs, emits, inferred, outputs, costs, errors)
 
     def map(
         self,
         name: str,
         function: Callable[[Any], Any],
         *inputs: Outlet,
-        gives: Any = None,
+        emits: Any = None,
         errors: ErrorPolicy | None = None,
         **costs: Any,
     ) -> Outlet:
         """Add an operator that emits one tuple for each: the result of the function."""
         refuse_uncallable(name, function)
         logic, inferred = partial(MapOperator, function), partial(returned_type, function)
-        return self._add(name, Kind.OPERATOR, logic, inputs, gives, inferred, (), costs, errors)
+        return self._add(name, Kind.OPERATOR, logic, inputs, emits, inferred, (), costs, errors)
 
     def flat_map(
         self,
         name: str,
         function: Callable[[Any], Iterable[Any] | None],
         *inputs: Outlet,
-        gives: Any = None,
+        emits: Any = None,
         errors: ErrorPolicy | None = None,
         **costs: Any,
     ) -> Outlet:
         """Add an operator that emits any number of tuples for each: those that the function returns or yields."""
         refuse_uncallable(name, function)
         logic, inferred = partial(FlatMapOperator, function), lambda: element_type(returned_type(function))
-        return self._add(name, Kind.OPERATOR, logic, inputs, gives, inferred, (), costs, errors)
+        return self._add(name, Kind.OPERATOR, logic, inputs, emits, inferred, (), costs, errors)
 
     def filter(
         self,
@@ -237,11 +237,11 @@ class Dataflow:
     def stream_type(self, outlet: Outlet) -> Any:
         """Return the type of the tuples of an outlet."""
         part = self.parts[outlet.component]
-        if isinstance(part.gives, dict):
-            return part.gives.get(outlet.output, Any)
-        if outlet.grouping is Grouping.DIRECT and not part.stated:
-            return of_pair(part.gives) or Any
-        return part.gives
+        if isinstance(part.emits, dict):
+            return part.emits.get(outlet.output, Any)
+        if outlet.grouping is Grouping.DIRECT and not part.declared:
+            return of_pair(part.emits) or Any
+        return part.emits
 
     def inputs(self) -> list[tuple[Outlet, str]]:
         """Return the outlet and the target component of every stream, as in the topology."""
@@ -264,7 +264,7 @@ class Dataflow:
         kind: Kind,
         logic: Callable[[], Logic],
         inputs: tuple[Outlet, ...],
-        gives: Any,
+        emits: Any,
         inferred: Callable[[], Any],
         outputs: Sequence[str],
         costs: dict[str, Any],
@@ -282,15 +282,15 @@ class Dataflow:
         for position, outlet in enumerate(inputs):
             self._check_input(f"{path}.inputs[{position}]", outlet, component, inputs[:position])
         named = _checked_outputs(path, outputs)
-        read = None if gives is not None else inferred()
+        read = None if emits is not None else inferred()
         if named and read is not None:
             read = of_pair(read)
-        carried = gives if gives is not None else Any if read is None else read
-        _check_gives(path, carried, named)
-        policy = checked(f"{path}.errors", errors)
+        carried = emits if emits is not None else Any if read is None else read
+        _check_emits(path, carried, named)
+        policy = check_error_policy(f"{path}.errors", errors)
         folder = None if policy is None else letters_folder(policy)
         letters = None if folder is None else partial(DeadLetters, folder)
-        self.parts[name] = Part(component, logic, carried, named, inputs, gives is not None, policy, letters)
+        self.parts[name] = Part(component, logic, carried, named, inputs, emits is not None, policy, letters)
         return Outlet(name, outputs=named, origin=self._origin)
 
     def _check_input(self, path: str, outlet: Outlet, target: Component, before: tuple[Outlet, ...]) -> None:
@@ -345,13 +345,13 @@ def _known_costs(costs: dict[str, Any]) -> dict[str, Any]:
 
 def _stream(outlet: Outlet, target: str) -> Stream:
     check_keys("keys", outlet.keys)
-    stated = {"selectivity": outlet.selectivity, "tuple_bytes": outlet.tuple_bytes}
+    declared = {"selectivity": outlet.selectivity, "tuple_bytes": outlet.tuple_bytes}
     return Stream(
         source=outlet.component,
         target=target,
         grouping=outlet.grouping,
         keys=tuple(key_name(key) for key in outlet.keys),
-        **{name: value for name, value in stated.items() if value is not None},
+        **{name: value for name, value in declared.items() if value is not None},
     )
 
 
@@ -362,12 +362,12 @@ def _checked_outputs(path: str, outputs: Sequence[str]) -> tuple[str, ...]:
     return tuple(outputs)
 
 
-def _check_gives(path: str, gives: Any, outputs: tuple[str, ...]) -> None:
-    if not isinstance(gives, dict):
-        check_travels(f"{path}.gives", gives)
+def _check_emits(path: str, emits: Any, outputs: tuple[str, ...]) -> None:
+    if not isinstance(emits, dict):
+        check_encodable(f"{path}.emits", emits)
         return
-    for output, kind in gives.items():
+    for output, kind in emits.items():
         if output not in outputs:
             has = nearest(output, outputs) if outputs else "it has none; define them with outputs="
-            raise UnknownName(f"{path}.gives.{output}", f"no output is named {output!r}; {has}")
-        check_travels(f"{path}.gives.{output}", kind)
+            raise UnknownName(f"{path}.emits.{output}", f"no output is named {output!r}; {has}")
+        check_encodable(f"{path}.emits.{output}", kind)

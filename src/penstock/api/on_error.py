@@ -96,7 +96,7 @@ class DeadLetters(JsonLines):
     prefix = "letters"
 
 
-def checked(path: str, given: Any) -> ErrorPolicy | None:
+def check_error_policy(path: str, given: Any) -> ErrorPolicy | None:
     """Return an error policy, None if it ends the run; reject other objects."""
     if given is None or isinstance(given, Fail):
         return None

@@ -18,19 +18,19 @@ from penstock.api.keys import Key, Named, field_names
 from penstock.model.errors import InvalidInput, UnknownName, nearest
 
 
-def given_type(logic: Any, base: type, place: int) -> Any:
-    """Return the type that a source or operator emits, or None: its attribute `gives`, or its base's type argument.
+def emitted_type(logic: Any, base: type, place: int) -> Any:
+    """Return the type that a source or operator emits, or None: its attribute `emits`, or its base's type argument.
 
     `logic` is an object, its class, or a function that creates it.
     """
-    stated = getattr(logic, "gives", None)
-    if stated is not None and not isinstance(stated, property):  # a class returns the property itself
-        return known(stated)
+    declared = getattr(logic, "emits", None)
+    if declared is not None and not isinstance(declared, property):  # a class returns the property itself
+        return concrete_type(declared)
     made = logic if isinstance(logic, type) else type(logic)
     if not issubclass(made, base):
         made = returned_type(logic)
         made = get_origin(made) or made
-    return known(_argument(made, base, place)) if isinstance(made, type) and issubclass(made, base) else None
+    return concrete_type(_argument(made, base, place)) if isinstance(made, type) and issubclass(made, base) else None
 
 
 def returned_type(function: Callable[..., Any]) -> Any:
@@ -41,7 +41,7 @@ def returned_type(function: Callable[..., Any]) -> Any:
         return function
     annotated = function if inspect.isroutine(function) else type(function).__call__
     try:
-        return known(get_type_hints(annotated).get("return"))
+        return concrete_type(get_type_hints(annotated).get("return"))
     except (TypeError, NameError, AttributeError):  # a built-in, or a name that only type checkers know
         return None
 
@@ -65,17 +65,17 @@ def of_pair(kind: Any) -> Any:
     return arguments[1] if get_origin(kind) is tuple and len(arguments) == 2 and arguments[1] is not Ellipsis else None
 
 
-def known(kind: Any) -> Any:
+def concrete_type(kind: Any) -> Any:
     """Return a type, or None for one that is a type variable or a name in quotes."""
     if kind is object:
         return Any
     if isinstance(kind, TypeVar | ForwardRef | str):
         return None
-    open_parts = [part for part in get_args(kind) if part not in (None, Ellipsis) and known(part) is None]
+    open_parts = [part for part in get_args(kind) if part not in (None, Ellipsis) and concrete_type(part) is None]
     return None if open_parts else kind
 
 
-def check_travels(path: str, kind: Any) -> None:
+def check_encodable(path: str, kind: Any) -> None:
     """Raise `InvalidInput` for a type whose tuples cannot be encoded and decoded between processes."""
     try:
         info = type_info(kind)

@@ -21,7 +21,7 @@ from penstock.model.instance import Instance
 from penstock.model.objective import Objective
 from penstock.model.placement import Hop, Infeasible, Placement
 from penstock.model.plan import Plan, PlannedRoute, to_plan
-from penstock.model.routes import route
+from penstock.model.routes import route_hops
 from penstock.model.taskgraph import Floats, Ints, sum_by, task_names
 from penstock.model.topology import Application
 from penstock.planning.planner import Planner
@@ -183,7 +183,7 @@ def make_plan(
     routes: Mapping[Hop, tuple[int, ...]] = {}
     if cluster.routed and not by:
         instance = Instance(application, cluster)
-        found = route(instance.tasks, instance.slots, instance.links, slots.tolist())
+        found = route_hops(instance.tasks, instance.slots, instance.links, slots.tolist())
         if isinstance(found, Hop):
             stream = application.streams[found.stream].label
             raise NoRoute(f"plan: stream {stream} has no route between two of its machines; choose another policy")

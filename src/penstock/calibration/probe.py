@@ -28,7 +28,7 @@ from penstock.model.errors import InvalidInput
 from penstock.model.instance import Instance
 from penstock.model.placement import Hop, Placement
 from penstock.model.plan import to_plan
-from penstock.model.routes import route
+from penstock.model.routes import route_hops
 from penstock.model.taskgraph import task_names
 from penstock.runtime.config import Checkpointing, Execution, RunConfig, Telemetry
 from penstock.startup.start import start
@@ -139,7 +139,7 @@ def network_flow(cluster: Cluster) -> tuple[Dataflow, Placement, float]:
     pings = flow.source(
         "from",
         Generated(Pinging(len(sources), len(targets)), arrivals=Poisson(rate=tuples / seconds)),
-        gives=Blob,
+        emits=Blob,
         parallelism=len(sources),
     )
     flow.sink("to", Discard(), pings.direct(), parallelism=len(targets))
@@ -149,9 +149,9 @@ def network_flow(cluster: Cluster) -> tuple[Dataflow, Placement, float]:
 def engine_flow(cluster: Cluster, size: int, relays: int, slots: Sequence[int]) -> tuple[Dataflow, Placement]:
     """Return an engine probe, which is a source, relays and a sink, and its placement."""
     flow = Dataflow("engine-probe")
-    outlet = flow.source("from", Generated(Pouring(size)), gives=Blob)
+    outlet = flow.source("from", Generated(Pouring(size)), emits=Blob)
     for number in range(relays):
-        outlet = flow.operator(f"relay{number}", Relay(), outlet, gives=Blob)
+        outlet = flow.operator(f"relay{number}", Relay(), outlet, emits=Blob)
     flow.sink("to", Discard(), outlet)
     return flow, _placed(flow, cluster, slots)
 
@@ -161,7 +161,7 @@ def _placed(flow: Dataflow, cluster: Cluster, slots: Sequence[int]) -> Placement
     if not cluster.routed:
         return Placement(tuple(slots))
     instance = Instance(flow.application, cluster)
-    routes = route(instance.tasks, instance.slots, instance.links, list(slots))
+    routes = route_hops(instance.tasks, instance.slots, instance.links, list(slots))
     if isinstance(routes, Hop):
         here, there = (cluster.machines[machine].name for machine in (routes.source, routes.target))
         raise InvalidInput("links", f"no links with bandwidth lead from {here!r} to {there!r}; add one")

@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from penstock.api.dataflow import Dataflow
-from penstock.api.sources.pace import Arrivals
+from penstock.api.sources.pace import ArrivalProcess
 from penstock.cli.inputs import cluster as find_cluster
 from penstock.cli.inputs import described, refuse_pins
 from penstock.model.cluster import Cluster
@@ -38,7 +38,7 @@ def find_flow(
     text: str,
     *,
     rate: float | None = None,
-    arrivals: Arrivals | None = None,
+    arrivals: ArrivalProcess | None = None,
     input: Path | None = None,  # noqa: A002  it is the option's name
     seed: int = 0,
     parameters: Mapping[str, Any] | None = None,
@@ -137,7 +137,7 @@ def _described(text: str, given: Mapping[str, Any]) -> Dataflow:
     return any_dataflow(described(text), given.get("rate"))
 
 
-def arrival_process(spec: str | None, rate: float | None) -> Arrivals | None:
+def arrival_process(spec: str | None, rate: float | None) -> ArrivalProcess | None:
     """Return the arrival process of a text, its rate given there or apart from it; a recording is looked at."""
     if spec is None:
         return None

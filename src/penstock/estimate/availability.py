@@ -16,7 +16,7 @@ import numpy as np
 from penstock.model.errors import InvalidInput, UnknownName, choices
 from penstock.model.taskgraph import Bools, Floats
 
-MOST_PATHS = 16
+MAX_PATHS = 16
 REACHED = 1e-9  # relative; a sum of rates that falls short by less is sufficient
 
 
@@ -78,8 +78,8 @@ def estimate_carries(
 
 def failed_sets(paths: Sequence[Collection[str]], fails: Mapping[str, float]) -> Floats:
     """Return the probability that exactly a set of paths has failed, indexed by the set's bits: [2^paths]."""
-    if len(paths) > MOST_PATHS:
-        problem = f"expected at most {MOST_PATHS} for an exact answer, got {len(paths)}; use estimate_carries"
+    if len(paths) > MAX_PATHS:
+        problem = f"expected at most {MAX_PATHS} for an exact answer, got {len(paths)}; use estimate_carries"
         raise InvalidInput("paths", problem)
     sets = np.arange(2 ** len(paths))
     probability = np.zeros(len(sets))

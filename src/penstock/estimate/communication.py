@@ -5,7 +5,7 @@ policy has a lower long-term cost; splitting every stream in the program's propo
 program ignores time: its cost does not include how long tuples wait.
 
 Modelling choices: a `keyed` queue sends equal shares to its lanes, because the keys decide and not the sender (as in
-`System.onward`; if few keys make up most tuples, or a key has two lanes, the cost is an estimate and not a bound). A
+`SlottedSystem.onward`; if few keys make up most tuples, or a key has two lanes, it is an estimate, not a bound). A
 `copies` queue sends all tuples to every lane, at the cost of every lane, and each tuple counts once against the limit
 of its task and the capacity of its machine, because it leaves the out-queue once. A machine's capacity applies to all
 tuples that leave out-queues, including those that stay on the machine.
@@ -21,7 +21,7 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array, csr_array
 
 from penstock.model.errors import InvalidInput
-from penstock.model.slotted import UNLIMITED, Longs, System
+from penstock.model.slotted import UNLIMITED, Longs, SlottedSystem
 from penstock.model.taskgraph import Floats
 
 PRICED = 1e-9  # relative to the maximum price; smaller ones are rounding errors
@@ -89,7 +89,7 @@ class _Prices(NamedTuple):
     card: Floats  # [K]
 
 
-def communication_bound(system: System, rates: ArrayLike) -> CommunicationBound | Overload:
+def communication_bound(system: SlottedSystem, rates: ArrayLike) -> CommunicationBound | Overload:
     """Return the minimum mean cost at which a system sustains the mean arrivals per slot of every task. [T]
 
     Rates that no split sustains result in an `Overload`, which names the exhausted capacities.
@@ -115,7 +115,7 @@ def communication_bound(system: System, rates: ArrayLike) -> CommunicationBound 
     )
 
 
-def largest_scale(system: System, rates: ArrayLike) -> float:
+def largest_scale(system: SlottedSystem, rates: ArrayLike) -> float:
     """Return the maximum factor by which rates can be multiplied and still be sustained; infinite without a limit.
 
     Rates times `share * largest_scale(system, rates)` are that share of the maximum load.
@@ -123,7 +123,7 @@ def largest_scale(system: System, rates: ArrayLike) -> float:
     return _largest(system, _checked(system, rates))[0]
 
 
-def _largest(system: System, arrivals: Floats) -> tuple[float, tuple[Bottleneck, ...]]:
+def _largest(system: SlottedSystem, arrivals: Floats) -> tuple[float, tuple[Bottleneck, ...]]:
     """Return the maximum factor, and the capacities exhausted by it."""
     unit = float(arrivals.max(initial=0.0))
     if unit == 0.0:
@@ -136,7 +136,7 @@ def _largest(system: System, arrivals: Floats) -> tuple[float, tuple[Bottleneck,
     return -float(found.fun), _binding(system, _prices(system, program, found))
 
 
-def _overload(system: System, arrivals: Floats) -> Overload:
+def _overload(system: SlottedSystem, arrivals: Floats) -> Overload:
     scale, binding = _largest(system, arrivals)
     words = {
         Capacity.SERVICE: "the service of task",
@@ -151,7 +151,7 @@ def _overload(system: System, arrivals: Floats) -> Overload:
     return Overload(f"{whole} cannot carry the rates; {remedy}", scale, binding)
 
 
-def _checked(system: System, rates: ArrayLike) -> Floats:
+def _checked(system: SlottedSystem, rates: ArrayLike) -> Floats:
     arrivals = np.asarray(rates, dtype=np.float64)
     if arrivals.shape != (system.tasks,):
         raise InvalidInput("rates", f"expected one per task, {system.tasks}, got an array of shape {arrivals.shape}")
@@ -161,7 +161,7 @@ def _checked(system: System, rates: ArrayLike) -> Floats:
     return arrivals
 
 
-def _program(system: System, arrivals: Floats, unit: float) -> _Program:
+def _program(system: SlottedSystem, arrivals: Floats, unit: float) -> _Program:
     """Write the rows, scaled so that the maximum rate is 1: HiGHS's tolerance is 1e-7 in any unit."""
     lanes, tasks = len(system.target), system.tasks
     sender = _sender(system)
@@ -182,7 +182,7 @@ def _program(system: System, arrivals: Floats, unit: float) -> _Program:
     )
 
 
-def _balance(system: System, arrivals: Floats) -> csr_array:
+def _balance(system: SlottedSystem, arrivals: Floats) -> csr_array:
     """Write the balance equations: arrivals of a task are processed, and its output is sent."""
     lanes, tasks = len(system.target), system.tasks
     width, sender = np.diff(system.lanes), _sender(system)
@@ -220,7 +220,7 @@ def _solve(objective: Floats, program: _Program, scale: tuple[float, float]) -> 
     return found
 
 
-def _prices(system: System, program: _Program, found: Any) -> _Prices:
+def _prices(system: SlottedSystem, program: _Program, found: Any) -> _Prices:
     """Return the reduction of the objective per additional unit of each capacity; never negative."""
     service = -found.upper.marginals[len(system.target) : -1]
     limit, card = np.zeros(system.tasks), np.zeros(len(system.capacity))
@@ -230,7 +230,7 @@ def _prices(system: System, program: _Program, found: Any) -> _Prices:
     return _Prices(*(np.maximum(one, 0.0) for one in (service, limit, card)))
 
 
-def _binding(system: System, prices: _Prices) -> tuple[Bottleneck, ...]:
+def _binding(system: SlottedSystem, prices: _Prices) -> tuple[Bottleneck, ...]:
     """Return the capacities with a price, in descending order of their total value."""
     found: list[tuple[float, Bottleneck]] = []
     kinds: Sequence[tuple[Capacity, Floats, Floats | Longs]] = (
@@ -244,7 +244,7 @@ def _binding(system: System, prices: _Prices) -> tuple[Bottleneck, ...]:
     return tuple(one for _, one in sorted(found, key=lambda pair: -pair[0]))
 
 
-def _onward(system: System, prices: _Prices) -> Floats:
+def _onward(system: SlottedSystem, prices: _Prices) -> Floats:
     """Return the minimum priced cost of all that follows from a tuple at each lane's target. [L]
 
     Not taken from the program's dual values, which are uninformative for tasks that the optimal split leaves idle.
@@ -267,13 +267,13 @@ def _onward(system: System, prices: _Prices) -> Floats:
     return value[system.target]
 
 
-def _sender(system: System) -> Longs:
+def _sender(system: SlottedSystem) -> Longs:
     """Return the task of each lane. [L]"""
     task = np.repeat(np.arange(system.tasks), np.diff(system.queues))
     return np.asarray(np.repeat(task, np.diff(system.lanes)), dtype=np.int64)
 
 
-def _leaves(system: System) -> Floats:
+def _leaves(system: SlottedSystem) -> Floats:
     """Return the number of tuples that leave the out-queue per tuple on a lane: all copies of one count as one. [L]"""
     width = np.diff(system.lanes)
     return np.asarray(np.repeat(np.where(system.copies, 1.0 / np.maximum(width, 1), 1.0), width), dtype=np.float64)

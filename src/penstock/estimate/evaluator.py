@@ -32,7 +32,7 @@ from penstock.model.instance import Instance
 from penstock.model.kernel import kernel
 from penstock.model.objective import Objective
 from penstock.model.placement import MEMORY_SLACK, Hop, Placement
-from penstock.model.routes import BITS, route
+from penstock.model.routes import BITS, route_hops
 from penstock.model.taskgraph import Floats, Ints, place_edges
 from penstock.model.topology import Application
 
@@ -210,7 +210,7 @@ class Evaluator(Instance):
 
     def _routed_delay(self, placed: NDArray[np.int32], routes: Mapping[Hop, tuple[int, ...]] | None = None) -> float:
         """Return the mean delay over the links of the routes; inside a machine, as on a mesh."""
-        found = route(self.tasks, self.slots, self.links, placed.tolist()) if routes is None else routes
+        found = route_hops(self.tasks, self.slots, self.links, placed.tolist()) if routes is None else routes
         if isinstance(found, Hop):
             return np.inf
         latency = {hop: float(self.links.latency_ms[list(path)].sum()) for hop, path in found.items()}

@@ -70,7 +70,7 @@ class LatencyNet(NamedTuple):
     edge_share: Floats  # [E]
 
 
-class State(NamedTuple):
+class LatencyState(NamedTuple):
     """The computed values of a placement."""
 
     machine: Ints  # [T]
@@ -105,21 +105,21 @@ def total_latencies(net: LatencyNet, placed: NDArray[np.int32]) -> tuple[Floats,
     for row in range(rows):
         near = row > 0 and 2 * differing(net, base, placed[row], affected) <= machines
         if near:
-            evaluate(net, placed[row], row, affected, base, other, times, first_of)
+            compute_times(net, placed[row], row, affected, base, other, times, first_of)
             busiest[row] = fullest(net, placed[row], other, slot_cpu)
         else:
-            evaluate(net, placed[row], row, everything, base, base, times, first_of)
+            compute_times(net, placed[row], row, everything, base, base, times, first_of)
             busiest[row] = fullest(net, placed[row], base, slot_cpu)
         seconds[row] = longest(net, times, done)
     return seconds, busiest
 
 
 @kernel
-def new_state(net: LatencyNet) -> State:
+def new_state(net: LatencyNet) -> LatencyState:
     """Return empty tables for a placement."""
     tasks, machines, streams = len(net.component), len(net.machine_cpu), len(net.stream_source)
     pairs = net.pair_first[streams]
-    return State(
+    return LatencyState(
         machine=np.zeros(tasks, dtype=np.int32),
         stands=np.zeros(tasks, dtype=np.int32),
         features=np.zeros((machines, 2)),
@@ -132,7 +132,7 @@ def new_state(net: LatencyNet) -> State:
 
 
 @kernel
-def differing(net: LatencyNet, base: State, slots: NDArray[np.int32], affected: Bools) -> int:
+def differing(net: LatencyNet, base: LatencyState, slots: NDArray[np.int32], affected: Bools) -> int:
     """Mark the machines whose tasks differ from the base; return their number."""
     affected[:] = False
     for task in range(len(slots)):
@@ -144,18 +144,18 @@ def differing(net: LatencyNet, base: State, slots: NDArray[np.int32], affected: 
 
 
 @kernel
-def evaluate(
+def compute_times(
     net: LatencyNet,
     slots: NDArray[np.int32],
     row: int,
     affected: Bools,
-    base: State,
-    out: State,
+    base: LatencyState,
+    out: LatencyState,
     times: Times,
     first_of: Ints,
 ) -> None:
     """Compute the times of a placement: recompute what involves affected machines, take the rest from the base."""
-    gather(net, slots, out, first_of)
+    gather_loads(net, slots, out, first_of)
     for component in range(len(net.first) - 1):
         if not net.source[component]:
             times.processing[component] = processing_time(net, component, affected, base, out)
@@ -167,7 +167,7 @@ def evaluate(
 
 
 @kernel
-def gather(net: LatencyNet, slots: NDArray[np.int32], out: State, first_of: Ints) -> None:
+def gather_loads(net: LatencyNet, slots: NDArray[np.int32], out: LatencyState, first_of: Ints) -> None:
     """Compute the loads of machines, and the representative of each task."""
     out.features[:] = 0.0
     for task in range(len(slots)):
@@ -183,7 +183,7 @@ def gather(net: LatencyNet, slots: NDArray[np.int32], out: State, first_of: Ints
 
 
 @kernel
-def processing_time(net: LatencyNet, component: int, affected: Bools, base: State, out: State) -> float:
+def processing_time(net: LatencyNet, component: int, affected: Bools, base: LatencyState, out: LatencyState) -> float:
     """Return t_i^Proc (2.2): the mean over a component's tasks, weighted by their shares."""
     total = 0.0
     features = np.empty(5)
@@ -209,8 +209,8 @@ def predict(fits: Fits, model: int, features: Floats) -> float:
     excess, value = 0.0, fits.biases[PLAIN, model]
     standard = np.empty(len(features))
     for f in range(len(features)):
-        excess = max(excess, over(fits, model, f, features[f]))
-        standard[f] = held(fits, model, f, features[f])
+        excess = max(excess, excess_over_limit(fits, model, f, features[f]))
+        standard[f] = clamped(fits, model, f, features[f])
     for vector in range(fits.first[model], fits.first[model + 1]):
         alike = 0.0
         for f in range(len(features)):
@@ -221,25 +221,25 @@ def predict(fits: Fits, model: int, features: Floats) -> float:
         if fits.kind[model] == RADIAL:
             alike = np.exp(-fits.labels[GAMMA, model] * alike)
         value += fits.weights[PLAIN, vector] * alike
-    return float(label(fits, model, value) * (1.0 + excess))
+    return float(bounded_label(fits, model, value) * (1.0 + excess))
 
 
 @lean
-def held(fits: Fits, model: int, f: int, value: float) -> float:
+def clamped(fits: Fits, model: int, f: int, value: float) -> float:
     """Return a feature clamped to the training range, standardised."""
     inside = min(max(value, fits.ranges[LEAST, model, f]), fits.ranges[MOST, model, f])
     return float((inside - fits.ranges[CENTRE, model, f]) / fits.ranges[SPREAD, model, f])
 
 
 @lean
-def over(fits: Fits, model: int, f: int, value: float) -> float:
+def excess_over_limit(fits: Fits, model: int, f: int, value: float) -> float:
     """Return the amount by which a feature exceeds its limit, relative to the limit."""
     limit = fits.ranges[LIMIT, model, f]
     return max(value / limit - 1.0, 0.0) if limit > 0.0 else 0.0
 
 
 @lean
-def label(fits: Fits, model: int, fitted: float) -> float:
+def bounded_label(fits: Fits, model: int, fitted: float) -> float:
     """Return the label of a fitted value, within its bounds."""
     longest = fits.labels[LONGEST, model] * SLACK
     value = fits.labels[LABEL_CENTRE, model] + fits.labels[LABEL_SPREAD, model] * fitted
@@ -249,7 +249,7 @@ def label(fits: Fits, model: int, fitted: float) -> float:
 
 
 @kernel
-def fill_factors(net: LatencyNet, stream: int, end: int, affected: Bools, out: State) -> None:
+def fill_factors(net: LatencyNet, stream: int, end: int, affected: Bools, out: LatencyState) -> None:
     """Compute the factor of each task at one end (0: senders, 1: receivers) with each vector of the stream's model."""
     fits, model = net.fits, len(net.first) - 1 + stream
     first, last = fits.first[model], fits.first[model + 1]
@@ -267,8 +267,8 @@ def fill_factors(net: LatencyNet, stream: int, end: int, affected: Bools, out: S
             values[2], values[3] = net.task_tps[task], out.features[machine, 0]
             excess = 0.0
             for f in range(MACHINE):
-                excess = max(excess, over(fits, model, shift + f, values[f]))
-                values[f] = held(fits, model, shift + f, values[f])
+                excess = max(excess, excess_over_limit(fits, model, shift + f, values[f]))
+                values[f] = clamped(fits, model, shift + f, values[f])
             out.end_excess[stream, end, task] = excess
             place = at + (task - net.first[component]) * (last - first)
             for vector in range(first, last):
@@ -283,7 +283,9 @@ def fill_factors(net: LatencyNet, stream: int, end: int, affected: Bools, out: S
 
 
 @kernel
-def transfer_time(net: LatencyNet, stream: int, row: int, affected: Bools, base: State, out: State) -> float:
+def transfer_time(
+    net: LatencyNet, stream: int, row: int, affected: Bools, base: LatencyState, out: LatencyState
+) -> float:
     """Return t_i^Tran (2.3): the mean over the pairs of tasks of a stream, weighted by their shares."""
     total = 0.0
     source, target = net.stream_source[stream], net.stream_target[stream]
@@ -302,7 +304,9 @@ def transfer_time(net: LatencyNet, stream: int, row: int, affected: Bools, base:
 
 
 @lean
-def pair_time(net: LatencyNet, stream: int, here: int, there: int, affected: Bools, base: State, out: State) -> float:
+def pair_time(
+    net: LatencyNet, stream: int, here: int, there: int, affected: Bools, base: LatencyState, out: LatencyState
+) -> float:
     """Return t_ijk^Tran of two tasks."""
     fits, model = net.fits, len(net.first) - 1 + stream
     source, target = net.stream_source[stream], net.stream_target[stream]
@@ -322,7 +326,7 @@ def pair_time(net: LatencyNet, stream: int, here: int, there: int, affected: Boo
     elif fits.kind[model] == LINEAR:
         for vector in range(vectors):
             value += fits.weights[PLAIN, first + vector] * (sender[sent + vector] + receiver[got + vector])
-    return float(label(fits, model, value) * (1.0 + excess))
+    return float(bounded_label(fits, model, value) * (1.0 + excess))
 
 
 @lean
@@ -341,7 +345,7 @@ def product(sender: Floats, sent: int, receiver: Floats, got: int, weights: Floa
 
 
 @kernel
-def fullest(net: LatencyNet, slots: NDArray[np.int32], state: State, slot_cpu: Floats) -> float:
+def fullest(net: LatencyNet, slots: NDArray[np.int32], state: LatencyState, slot_cpu: Floats) -> float:
     """Return the maximum utilisation of a machine or slot; 1 is its capacity."""
     slot_cpu[:] = 0.0
     machine_cpu = np.zeros(len(net.machine_cpu))

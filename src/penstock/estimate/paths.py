@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from penstock.model.errors import InvalidInput
 
-MOST_PATHS = 10_000
+MAX_PATHS = 10_000
 
 Path = tuple[int, ...]
 """Components on a path, source first."""
@@ -31,15 +31,17 @@ class Longest(NamedTuple):
     path: Path
 
 
-def enumerate_paths(graph: Graph, most: int = MOST_PATHS) -> list[Path]:
-    """Return all paths from a source to a component without output; raise if there are more than `most`."""
+def enumerate_paths(graph: Graph) -> list[Path]:
+    """Return all paths from a source to a component without output; raise if there are more than `MAX_PATHS`."""
     onward: dict[int, list[int]] = {}
     for source, target in graph.streams:
         onward.setdefault(source, []).append(target)
     found: list[Path] = []
     for path in _walk(onward, [(source,) for source in graph.sources]):
-        if len(found) == most:
-            problem = f"expected at most {most:,} paths from sources to sinks, there are more; request only the longest"
+        if len(found) == MAX_PATHS:
+            problem = (
+                f"expected at most {MAX_PATHS:,} paths from sources to sinks, there are more; request only the longest"
+            )
             raise InvalidInput("streams", problem)
         found.append(path)
     return found

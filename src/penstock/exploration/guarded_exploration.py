@@ -19,7 +19,7 @@ from penstock.exploration.random_placements import Drawing, machines_used
 from penstock.model.errors import InvalidInput, PenstockError
 from penstock.model.placement import Hop, Placement
 from penstock.model.plan import to_plan
-from penstock.model.routes import route
+from penstock.model.routes import route_hops
 from penstock.model.topology import Application
 
 ORDERS = 20  # random orders of moves that are tried before a placement is skipped
@@ -259,7 +259,7 @@ class _Walk:
         if not self._target.cluster.routed:
             return Placement(tuple(slots))
         view = self._drawing.instance
-        routes = route(view.tasks, view.slots, view.links, list(slots))
+        routes = route_hops(view.tasks, view.slots, view.links, list(slots))
         return Placement(tuple(slots), {} if isinstance(routes, Hop) else routes)
 
 

@@ -157,7 +157,7 @@ def check_pins(topology: Topology, cluster: Cluster) -> None:
         _check_pins_have_label(path, component, cluster)
 
 
-def indispensable(topology: Topology, cluster: Cluster) -> set[str]:
+def required_machines(topology: Topology, cluster: Cluster) -> set[str]:
     """Return the machines without which no placement exists: those of pins, and the only ones with a required label."""
     found = {pin for component in topology.components for pin in component.pins if pin is not None}
     for label in {component.on for component in topology.components} - {None}:

@@ -24,7 +24,7 @@ class Undecodable(ValueError):
         return self.__cause__ if isinstance(self.__cause__, msgspec.ValidationError) else None
 
 
-def guarded(decode: Callable[[Any], T]) -> Callable[[Any], T]:
+def guard(decode: Callable[[Any], T]) -> Callable[[Any], T]:
     """Return a function that decodes like `decode` and raises only `Undecodable`."""
 
     def safe(data: Any) -> T:
@@ -39,17 +39,17 @@ def guarded(decode: Callable[[Any], T]) -> Callable[[Any], T]:
 
 def json_decoder(kind: Any = Any) -> Callable[[bytes | str], Any]:
     """Return a function that decodes JSON to a type."""
-    return guarded(msgspec.json.Decoder(kind).decode)
+    return guard(msgspec.json.Decoder(kind).decode)
 
 
 def json_lines_decoder(kind: Any = Any) -> Callable[[bytes], list[Any]]:
     """Return a function that decodes lines of JSON, each to the same type."""
-    return guarded(msgspec.json.Decoder(kind).decode_lines)
+    return guard(msgspec.json.Decoder(kind).decode_lines)
 
 
 def msgpack_decoder(kind: Any = Any, strict: bool = True) -> Callable[[bytes | memoryview], Any]:
     """Return a function that decodes MessagePack to a type."""
-    return guarded(msgspec.msgpack.Decoder(kind, strict=strict).decode)
+    return guard(msgspec.msgpack.Decoder(kind, strict=strict).decode)
 
 
 def decode_json(data: bytes | str, kind: Any = Any) -> Any:
@@ -62,4 +62,4 @@ def decode_msgpack(data: bytes | memoryview, kind: Any = Any, strict: bool = Tru
     return msgpack_decoder(kind, strict)(data)
 
 
-decode_toml: Callable[[str], dict[str, Any]] = guarded(tomllib.loads)
+decode_toml: Callable[[str], dict[str, Any]] = guard(tomllib.loads)

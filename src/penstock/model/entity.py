@@ -1,8 +1,8 @@
 """The base of everything a user describes: a frozen record that is validated however it was created.
 
 Field types carry their limits (`Count`, `Positive`, `Probability`). msgspec checks them when a file is decoded;
-`Entity.__post_init__` checks the same limits when Python code creates the object. `explain` translates msgspec's
-message into ours: the path of the field, the expected value, the actual value.
+`Entity.__post_init__` checks the same limits when Python code creates the object. `to_invalid_input` translates
+msgspec's message into ours: the path of the field, the expected value, the actual value.
 """
 
 import math
@@ -27,8 +27,8 @@ Positive = Annotated[float, Meta(gt=0, le=1e15)]
 NonNegative = Annotated[float, Meta(ge=0, le=1e15)]
 Probability = Annotated[float, Meta(ge=0, le=1)]
 Share = Annotated[float, Meta(gt=0, le=1)]
-LEAST_PRIORITY, MOST_PRIORITY = 1e-6, 1e9  # further apart, fair rates exceed floating-point precision
-Priority = Annotated[float, Meta(ge=LEAST_PRIORITY, le=MOST_PRIORITY)]
+MIN_PRIORITY, MAX_PRIORITY = 1e-6, 1e9  # further apart, fair rates exceed floating-point precision
+Priority = Annotated[float, Meta(ge=MIN_PRIORITY, le=MAX_PRIORITY)]
 
 
 class Entity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -47,7 +47,7 @@ class Entity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
         try:
             converted = msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
-            raise explain(error, value, kind).below(name) from None
+            raise to_invalid_input(error, value, kind).below(name) from None
         if type(converted) is not type(given):  # 2 becomes 2.0 in a field of floats, a list becomes a tuple
             msgspec.structs.force_setattr(self, name, converted)
 
@@ -77,7 +77,7 @@ _WORDS = {
 }
 
 
-def explain(error: msgspec.ValidationError, raw: Any, kind: Any = None) -> InvalidInput:
+def to_invalid_input(error: msgspec.ValidationError, raw: Any, kind: Any = None) -> InvalidInput:
     """Translate msgspec's `error` about `raw` into an `InvalidInput` for the user.
 
     `kind` is the type that `raw` should have; it provides the choices for a wrong field or enumeration member.

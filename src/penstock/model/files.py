@@ -15,7 +15,7 @@ import msgspec
 from penstock.model.cluster import Cluster
 from penstock.model.costs import Costs
 from penstock.model.decoding import Undecodable, decode_json, decode_toml
-from penstock.model.entity import Entity, explain
+from penstock.model.entity import Entity, to_invalid_input
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.plan import Plan
 from penstock.model.topology import Application
@@ -123,7 +123,7 @@ def _decode(path: Path, raw: Any, kind: type[E]) -> E:
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
-        invalid = explain(error, raw, kind)
+        invalid = to_invalid_input(error, raw, kind)
         raise type(invalid)("", f"{path}: {invalid}") from None
     except InvalidInput as invalid:
         raise type(invalid)("", f"{path}: {invalid}") from None

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
+from numba.core.caching import IndexDataCacheFile
 from numba.core.event import Event, Listener, TimingListener, install_listener, register
 
 _LOG = logging.getLogger(__name__)
@@ -21,6 +22,21 @@ _COUNTING: dict[str, Any] = {"cache": True, "error_model": "numpy", "_nrt": True
 _LEAN: dict[str, Any] = {**_COUNTING, "_nrt": False, "forceinline": True}  # _nrt: whether references are counted
 _PART: dict[str, Any] = {**_COUNTING, "_nrt": False, "inline": "always"}
 _STAGE: dict[str, Any] = {**_COUNTING, "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+def _ignore_other_versions(load: Callable[[Any], dict[Any, Any]]) -> Callable[[Any], dict[Any, Any]]:
+    """Treat a cache index that refers to classes of another version of Penstock as empty."""
+
+    def load_known(index: Any) -> dict[Any, Any]:
+        try:
+            return load(index)
+        except (AttributeError, ImportError):
+            return {}
+
+    return load_known
+
+
+IndexDataCacheFile._load_index = _ignore_other_versions(IndexDataCacheFile._load_index)  # type: ignore[method-assign]
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:

@@ -14,7 +14,7 @@ Limits = Mapping[str, float | None] | float | None
 """By source component, None for no limit; or one number for all sources together; or None: no limit at all."""
 
 
-def changed_limits(before: Mapping[str, float], limits: Limits, topology: Topology) -> dict[str, float]:
+def update_limits(before: Mapping[str, float], limits: Limits, topology: Topology) -> dict[str, float]:
     """Return the limits after a change; sources that a mapping does not name keep theirs.
 
     One number is divided among the sources in proportion to their offered loads, or evenly if these are unknown.

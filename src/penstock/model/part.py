@@ -12,7 +12,7 @@ from penstock.model.plan import Plan, digest, to_placement
 from penstock.model.topology import Topology
 
 
-def part(cluster: Cluster, plan: Plan) -> Cluster:
+def used_part(cluster: Cluster, plan: Plan) -> Cluster:
     """Return the machines that run tasks of a plan, and the links of its routes.
 
     Machines that only relay become switches. A link is kept together with all others between the same two ends: after a
@@ -37,7 +37,7 @@ def part(cluster: Cluster, plan: Plan) -> Cluster:
 def part_of(cluster: Cluster, application: Topology, plan: Plan) -> tuple[Cluster, Plan]:
     """Return the part of a cluster that a plan uses, and the plan for that part; reject a plan for another cluster."""
     to_placement(plan, application, cluster)
-    smaller = part(cluster, plan)
+    smaller = used_part(cluster, plan)
     return smaller, msgspec.structs.replace(plan, cluster_digest=digest(smaller))
 
 

@@ -1,6 +1,6 @@
 """Routes over a network: the traffic of each stream between two machines, and the widest path for it.
 
-`route` implements SPARCLE's Algorithm 1: hops are routed one after another, each on the path whose narrowest link
+`route_hops` implements SPARCLE's Algorithm 1: hops are routed one after another, each on the path whose narrowest link
 allows the highest rate with the hop added to the link's current load.
 """
 
@@ -64,7 +64,7 @@ def card_bits(tasks: Tasks, slots: Slots, placed: Ints) -> tuple[Floats, Floats]
     return out, np.maximum(into, 0.0)
 
 
-def route(tasks: Tasks, slots: Slots, links: Links, placed: Sequence[int]) -> Mapping[Hop, tuple[int, ...]] | Hop:
+def route_hops(tasks: Tasks, slots: Slots, links: Links, placed: Sequence[int]) -> Mapping[Hop, tuple[int, ...]] | Hop:
     """Return the links of every hop of a placement, or the first hop without a path."""
     bits = hop_bits(tasks, slots, np.asarray(placed, dtype=np.int32))
     load = np.zeros(len(links.bandwidth))
@@ -79,18 +79,13 @@ def route(tasks: Tasks, slots: Slots, links: Links, placed: Sequence[int]) -> Ma
 
 
 @kernel
-def widest_tree(links: Links, load: Floats, bits: float, source: int) -> tuple[Floats, Ints, Ints]:
+def widest_tree(links: Links, load: Floats, bits: float, source: int, last: int) -> tuple[Floats, Ints, Ints]:
     """Return for every node the maximum rate at which `bits` more per tuple can reach it from `source`.
 
     The second and third results are the tail and the link of the arc by which each node is reached best (-1: not
-    reached). Among equal rates the lowest node is settled first, and the path found first is kept.
+    reached). Among equal rates the lowest node is settled first, and the path found first is kept. The search ends when
+    `last` is settled; -1: at all nodes.
     """
-    return widen(links, load, bits, source, -1)
-
-
-@kernel
-def widen(links: Links, load: Floats, bits: float, source: int, last: int) -> tuple[Floats, Ints, Ints]:
-    """Return the tree of widest paths until `last` is settled; -1: to every node."""
     width, tail = np.empty(links.nodes), np.empty(links.nodes, dtype=np.int32)
     via, reached = np.empty(links.nodes, dtype=np.int32), np.empty(links.nodes, dtype=np.int32)
     set_widest(links, load, bits, source, last, width, tail, via, reached)
@@ -142,7 +137,7 @@ def set_widest(
 @kernel
 def widest_path(links: Links, load: Floats, bits: float, source: int, target: int) -> tuple[float, Ints]:
     """Return the rate of the widest path and its links in the order of travel; no links if there is no path."""
-    width, tail, via = widen(links, load, bits, source, target)
+    width, tail, via = widest_tree(links, load, bits, source, target)
     path = np.empty(links.nodes, dtype=np.int32)
     return width[target], path[: list_links(tail, via, source, target, path)]
 

@@ -25,7 +25,7 @@ UNLIMITED = np.iinfo(np.int64).max // 4
 OUTFLOW = 2.0  # γ over the maximum service rate; less can make look-ahead unstable
 
 
-class System(NamedTuple):
+class SlottedSystem(NamedTuple):
     """Tasks, out-queues and lanes; T tasks, Q out-queues, L lanes, K machines."""
 
     application: Longs  # [T] number of the application
@@ -52,22 +52,22 @@ class System(NamedTuple):
         return len(self.source)
 
 
-class Placed(NamedTuple):
+class PlacedApplication(NamedTuple):
     """An application, and the slot of each of its tasks."""
 
     topology: Topology
     slots: Sequence[int]
 
 
-def build_system(
-    placed: Sequence[Placed],
+def build_slotted_system(
+    placed: Sequence[PlacedApplication],
     cluster: Cluster,
     *,
     slot_s: float = 0.01,
     limit: int | None = None,
     capacity: int | None = None,
     cost: Floats | None = None,
-) -> System:
+) -> SlottedSystem:
     """Build the system of placed applications in time slots.
 
     limit: γ; None: twice the maximum rate that a task may emit. capacity: of every machine's card; None: unlimited.
@@ -80,7 +80,7 @@ def build_system(
     joined = _join(parts)
     if limit is None:
         limit = _limit(joined, service)
-    return System(
+    return SlottedSystem(
         service=service,
         limit=np.full(len(service), limit, dtype=np.int64),
         capacity=np.full(len(cluster.machines), UNLIMITED if capacity is None else capacity, dtype=np.int64),
@@ -117,7 +117,7 @@ def _limit(joined: dict[str, NDArray[Any]], service: Floats) -> int:
     return max(1, int(np.ceil(OUTFLOW * max(out.max(initial=0.0), service[np.isfinite(service)].max(initial=1.0)))))
 
 
-def _service(placed: Sequence[Placed], cluster: Cluster, slot_s: float) -> Floats:
+def _service(placed: Sequence[PlacedApplication], cluster: Cluster, slot_s: float) -> Floats:
     """Return the tuples per slot of every task, given equal shares of its slot and of its machine."""
     slots = expand_slots(cluster)
     where = np.concatenate([np.asarray(one.slots, dtype=np.int64) for one in placed])
@@ -134,7 +134,9 @@ def _service(placed: Sequence[Placed], cluster: Cluster, slot_s: float) -> Float
         return np.asarray(np.where(works, slot_s * speed[machine] * share / cpu, np.inf), dtype=np.float64)
 
 
-def _part(number: int, one: Placed, machine_of: NDArray[np.int32], between: Floats) -> dict[str, NDArray[Any]]:
+def _part(
+    number: int, one: PlacedApplication, machine_of: NDArray[np.int32], between: Floats
+) -> dict[str, NDArray[Any]]:
     """Expand one application, with its own numbering."""
     tasks = expand_tasks(one.topology)
     machine = machine_of[np.asarray(one.slots, dtype=np.int64)].astype(np.int64)

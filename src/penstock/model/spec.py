@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 
 from penstock.model.decoding import Undecodable, decode_json
-from penstock.model.entity import explain, refuse_endless
+from penstock.model.entity import refuse_endless, to_invalid_input
 from penstock.model.errors import InvalidInput, UnknownName, choices, nearest
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ def _converted(path: str, text: Any, kind: Any) -> Any:
     try:
         converted = msgspec.convert(value, kind, strict=False, dec_hook=_constructed)
     except msgspec.ValidationError as error:
-        raise explain(error, value, kind).below(path) from None
+        raise to_invalid_input(error, value, kind).below(path) from None
     except TypeError:  # a type that msgspec does not support
         problem = f"a parameter of type {kind} cannot be set from outside, got {text!r}"
         raise InvalidInput(path, f"{problem}; annotate it with a plain type") from None

@@ -53,7 +53,7 @@ class Flow(NamedTuple):
         return _HEARD.get(self.grouping, SPREAD)
 
 
-class Sent(NamedTuple):
+class FlowTraffic(NamedTuple):
     """The traffic of a stream: from sender k to receiver k if forward, else from every sender to every receiver."""
 
     tuples: Floats  # [senders] to each receiver, per source tuple
@@ -81,11 +81,11 @@ class Tasks(NamedTuple):
         """The number of tasks."""
         return len(self.component)
 
-    def sent(self, flow: Flow, place: Ints) -> Sent:
+    def sent(self, flow: Flow, place: Ints) -> FlowTraffic:
         """Return the traffic of a flow's senders and the locations of its senders and receivers; `place` is [T]."""
         sender, receiver = self.of(flow.source), self.of(flow.target)
         heard = 1 if flow.heard == GLOBAL else len(receiver)
-        return Sent(
+        return FlowTraffic(
             tuples=self.gain[sender.start : sender.stop] * flow.share,
             source=place[sender.start : sender.stop],
             target=place[receiver.start : receiver.start + heard],

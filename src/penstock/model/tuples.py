@@ -11,7 +11,7 @@ from msgspec import Meta
 from penstock.model.entity import Entity, Positive
 
 NO_POLICY = "none"  # in a text from a user
-USUAL_SLOT_MS = 1.0  # between two routing decisions, where nothing else is said
+DEFAULT_SLOT_MS = 1.0  # between two routing decisions, where nothing else is said
 
 
 class TuplePolicies(Entity, frozen=True):
@@ -42,7 +42,7 @@ class TuplePolicies(Entity, frozen=True):
     @property
     def slot(self) -> float:
         """Milliseconds between two routing decisions of an out-queue."""
-        return USUAL_SLOT_MS if self.slot_ms is None else self.slot_ms
+        return DEFAULT_SLOT_MS if self.slot_ms is None else self.slot_ms
 
     @property
     def texts(self) -> dict[str, str]:

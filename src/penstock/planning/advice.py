@@ -12,8 +12,8 @@ from penstock.model.placement import Placement
 from penstock.model.taskgraph import place_edges, sum_by, task_names
 from penstock.planning.planner import Decision, Planner
 
-MOST_TRIALS = 4096
-MOST_WORK = 4_000_000  # trials × tasks
+MAX_TRIALS = 4096
+MAX_WORK = 4_000_000  # trials × tasks
 ALIKE = 0.02  # elements whose limits differ by less are equally limiting
 
 
@@ -112,7 +112,7 @@ def _move(planner: Planner, placement: Placement, users: list[tuple[int, float]]
     """Return the best move of one task away from the element."""
     slots, pins = planner.evaluator.slots, planner.view.pins
     now = np.asarray(placement.slots, dtype=np.int32)
-    most = min(MOST_TRIALS, max(MOST_WORK // len(now), 1))
+    most = min(MAX_TRIALS, max(MAX_WORK // len(now), 1))
     places = np.arange(slots.number) if slots.number * len(users) <= most else slots.first[:-1]
     trials: list[tuple[int, int]] = [
         (task, int(slot)) for task, _ in users if pins[task] < 0 for slot in places if slot != now[task]

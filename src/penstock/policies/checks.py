@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from penstock.model.placement import MEMORY_SLACK, Constraint, Hop, Infeasible, Placement
-from penstock.model.routes import hop_bits, route
+from penstock.model.routes import hop_bits, route_hops
 from penstock.model.taskgraph import Ints, task_names
 from penstock.policies.api import PlacementView
 
@@ -90,7 +90,7 @@ def untruths(view: PlacementView, refusal: Infeasible) -> list[str]:
         found += _room_after_all(view, refusal, refusal.task)
     if refusal.constraint is Constraint.ROUTE and len(refusal.placed) == view.tasks.number:
         slots = [refusal.placed[task] for task in range(view.tasks.number)]
-        if not isinstance(route(view.tasks, view.slots, view.links, slots), Hop):
+        if not isinstance(route_hops(view.tasks, view.slots, view.links, slots), Hop):
             found.append("every stream has a route")
     if refusal.constraint is Constraint.RESOURCE and not view.tasks.resources:
         found.append("no task needs a resource")

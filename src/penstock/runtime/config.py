@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from msgspec import Meta
 
-from penstock.model.entity import Entity, NonNegative, Positive, SeedNumber, explain, type_hints
+from penstock.model.entity import Entity, NonNegative, Positive, SeedNumber, to_invalid_input, type_hints
 from penstock.model.errors import InvalidInput
 from penstock.model.objective import Objective
 from penstock.model.setting import Field, Section, Setting, fields
@@ -207,7 +207,7 @@ class RunConfig(Section, frozen=True, kw_only=True):
         try:
             named = msgspec.convert(merged, RunConfig)
         except msgspec.ValidationError as error:
-            raise _with_remedy(explain(error, merged, RunConfig), merged) from None
+            raise _with_remedy(to_invalid_input(error, merged, RunConfig), merged) from None
         return msgspec.structs.replace(named, tuple_policies=over(self.tuple_policies, named.tuple_policies))
 
 

@@ -13,23 +13,24 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from penstock.api.sources.pace import ArrivalProcess
 from penstock.estimate.communication import Capacity, Overload, communication_bound, largest_scale
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput
 from penstock.model.placement import Placement
-from penstock.model.slotted import OUTFLOW, UNLIMITED, Longs, Placed, System, build_system
+from penstock.model.slotted import OUTFLOW, UNLIMITED, Longs, PlacedApplication, SlottedSystem, build_slotted_system
 from penstock.model.taskgraph import Floats, Tasks, expand_tasks
 from penstock.model.topology import Application, Topology
 from penstock.model.tuples import TuplePolicies, over
 from penstock.policies.registry import PolicyKind, forecaster, names, routing_policy, sending_policy
 from penstock.policies.streams import SPREADING, routings
 from penstock.sim.slotted import Arrivals, Outcome, simulate
-from penstock.workloads.arrivals import ArrivalProcess, Poisson
+from penstock.workloads.arrivals import Poisson
 
-USUAL_SLOTS, USUAL_SLOT_MS = 10_000, 10.0
-USUAL_SHARE = 0.8  # default arrival rate if the application has none, relative to capacity
-USUAL_SENDING = "fifo"
-MOST_TUPLES = 10_000_000  # maximum source tuples in one simulation
+DEFAULT_SLOTS, DEFAULT_SLOT_MS = 10_000, 10.0
+DEFAULT_LOAD = 0.8  # default arrival rate if the application has none, relative to capacity
+DEFAULT_SENDING = "fifo"
+MAX_TUPLES = 10_000_000  # maximum source tuples in one simulation
 EQUAL = 1.01  # response times within this ratio are considered equal
 SLACK = 1e-9
 
@@ -103,7 +104,7 @@ class SlottedApplication:
     topology: Topology
     cluster: Cluster
     placement: Placement
-    slot_ms: float = USUAL_SLOT_MS
+    slot_ms: float = DEFAULT_SLOT_MS
     link: int | None = None  # maximum tuples per slot that leave a machine; None: unlimited
 
     def __post_init__(self) -> None:
@@ -119,10 +120,10 @@ class SlottedApplication:
         return expand_tasks(self.topology)
 
     @cached_property
-    def system(self) -> System:
+    def system(self) -> SlottedSystem:
         """The system without an outflow limit for a particular load; see `limited`."""
-        placed = Placed(self.topology, self.placement.slots)
-        return build_system([placed], self.cluster, slot_s=self.slot_ms / 1e3, capacity=self.link)
+        placed = PlacedApplication(self.topology, self.placement.slots)
+        return build_slotted_system([placed], self.cluster, slot_s=self.slot_ms / 1e3, capacity=self.link)
 
     @cached_property
     def outflow(self) -> Floats:
@@ -135,7 +136,7 @@ class SlottedApplication:
         """The fraction of source tuples that arrives at each task. [T]"""
         return np.where(self.tasks.source, self.tasks.gain, 0.0)
 
-    def limited(self, offered: float) -> System:
+    def limited(self, offered: float) -> SlottedSystem:
         """Return the system for an offered load per slot: γ is at least twice the mean outflow."""
         least = int(np.ceil(OUTFLOW * offered * self.outflow.max(initial=0.0)))
         return self.system._replace(limit=np.maximum(self.system.limit, least))
@@ -200,7 +201,7 @@ def simulate_application(
     *,
     sends: str | None = None,
     arrivals: ArrivalProcess | None = None,
-    slots: int = USUAL_SLOTS,
+    slots: int = DEFAULT_SLOTS,
     warm_up: int | None = None,
     look: LookAhead = LookAhead(),  # noqa: B008  a constant
     seeds: Sequence[int] = (0,),
@@ -225,7 +226,7 @@ def simulate_application(
         raise InvalidInput("arrivals", f"no tuple arrives in {slots:,} slots; simulate more slots, or a higher rate")
     phantoms = float(np.mean([_phantoms(one, warm_up) for one in drawn])) / (slots - warm_up)
     system, load = setting.limited(offered), setting.load(offered, phantoms)
-    chosen_rule = None if setting.link is None else sends or USUAL_SENDING
+    chosen_rule = None if setting.link is None else sends or DEFAULT_SENDING
     rule = None if chosen_rule is None else sending_policy(chosen_rule)
     results = []
     for spec, policy in zip(routings, chosen, strict=True):
@@ -281,7 +282,7 @@ def own_arrivals(setting: SlottedApplication) -> ArrivalProcess:
     """Return Poisson arrivals at the application's own rate, or at 80 % of capacity if it has none."""
     offered = setting.topology.offered_tps if isinstance(setting.topology, Application) else None
     if offered is None:
-        offered = USUAL_SHARE * setting.even_tps
+        offered = DEFAULT_LOAD * setting.even_tps
     if not np.isfinite(offered):
         name = setting.topology.name
         problem = f"expected a rate, as {name!r} has none and nothing limits it; add --arrivals poisson:rate=NUMBER"
@@ -294,8 +295,8 @@ def arriving(setting: SlottedApplication, process: ArrivalProcess, slots: int, l
     rng = np.random.default_rng([seed, 1])
     timed: ArrivalProcess = msgspec.structs.replace(process, slot=setting.slot_ms / 1e3)  # type: ignore[type-var]
     total = timed.counts(slots, rng)
-    if total.sum() > MOST_TUPLES:
-        problem = f"expected at most {MOST_TUPLES:,} source tuples, got {total.sum():,} in {slots:,} slots"
+    if total.sum() > MAX_TUPLES:
+        problem = f"expected at most {MAX_TUPLES:,} source tuples, got {total.sum():,} in {slots:,} slots"
         raise InvalidInput("slots", f"{problem}; use fewer or shorter slots, or a lower rate")
     counts = np.zeros((setting.system.tasks, slots), dtype=np.int64)
     sources = np.flatnonzero(setting.shares)

@@ -3,7 +3,7 @@
 Nothing is executed. The load is the requested one, the application's own, or 80 % of the placement's capacity.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from penstock.api.sources.pace import ArrivalProcess
 from penstock.estimate.evaluator import Evaluator
 from penstock.model.cluster import Cluster
 from penstock.model.costs import Costs
@@ -20,14 +21,14 @@ from penstock.model.taskgraph import Floats
 from penstock.model.telemetry import write_records
 from penstock.model.topology import Application
 from penstock.sim.events import Twin, TwinSpan
-from penstock.workloads.arrivals import ArrivalProcess, Poisson
+from penstock.workloads.arrivals import Poisson
 
-USUAL_SHARE = 0.8  # default load if the application has none, relative to capacity
-USUAL_SECONDS = 60.0
-FOLLOWED_TPS = 20.0  # traced source tuples per second, per task; the default of a run
+DEFAULT_LOAD = 0.8  # default load if the application has none, relative to capacity
+DEFAULT_SECONDS = 60.0
+TRACED_TPS = 20.0  # traced source tuples per second, per task; the default of a run
 FALLING_BEHIND = 0.95  # relative to the load; if fewer tuples complete, queues grow
 SLACK = 1e-9
-MOST_HOPS = 2_000_000_000  # maximum in one simulation
+MAX_HOPS = 2_000_000_000  # maximum in one simulation
 
 
 class TwinLoad(NamedTuple):
@@ -86,12 +87,11 @@ def simulate_events(
     *,
     rate: float | None = None,
     arrivals: ArrivalProcess | None = None,
-    seconds: float = USUAL_SECONDS,
+    seconds: float = DEFAULT_SECONDS,
     warm_up: float | None = None,
     seeds: Sequence[int] = (0,),
     costs: Costs = Costs(),  # noqa: B008  a constant
     records: Path | None = None,
-    on_result: Callable[[int], None] = lambda _seed: None,
 ) -> TwinResult:
     """Simulate an application event by event, once per seed.
 
@@ -104,10 +104,10 @@ def simulate_events(
     twin = Twin(application, cluster, costs)
     load, processes = _load(twin, placement, rate, arrivals)
     hops = load.offered_tps * float(twin.instance.tasks.gain.sum()) * (seconds + before)
-    if hops > MOST_HOPS:
-        problem = f"expected at most {MOST_HOPS:,} tuples to be processed, got about {hops:,.0f}"
+    if hops > MAX_HOPS:
+        problem = f"expected at most {MAX_HOPS:,} tuples to be processed, got about {hops:,.0f}"
         raise InvalidInput("duration", f"{problem}; use fewer seconds or a lower rate")
-    followed = 0.0 if records is None else FOLLOWED_TPS
+    followed = 0.0 if records is None else TRACED_TPS
     spans = []
     for seed in seeds:
         name = f"twin-{seed}"
@@ -118,7 +118,6 @@ def simulate_events(
         spans.append(run.advance(seconds))
         if records is not None:
             write_records(run.records(), _made(records), name)
-        on_result(seed)
     return TwinResult(load, before, tuple(spans))
 
 
@@ -135,7 +134,7 @@ def _load(
         problem = f"expected tuples per second > 0, got {rate:g}"
         raise InvalidInput("rate", f"{problem}; choose another --rate, or omit it for the default")
     if arrivals is None:
-        offered = rate or twin.application.offered_tps or USUAL_SHARE * capacity
+        offered = rate or twin.application.offered_tps or DEFAULT_LOAD * capacity
         if not np.isfinite(offered):
             problem = f"expected a rate, as {twin.application.name!r} has none and nothing limits it; add --rate"
             raise InvalidInput("rate", problem)

@@ -20,7 +20,7 @@ from penstock.model.errors import FileProblem, InvalidInput, PenstockError
 from penstock.model.files import load_cluster
 from penstock.model.placement import Hop, Placement
 from penstock.model.plan import Plan, to_plan
-from penstock.model.routes import route
+from penstock.model.routes import route_hops
 from penstock.model.slotgraph import expand_links, expand_slots
 from penstock.model.taskgraph import expand_tasks
 from penstock.runtime.config import RunConfig
@@ -194,7 +194,7 @@ def plan_of(found: Resumption, flow: Dataflow, cluster: Cluster, config: RunConf
     application = flow.application
     routes = {}
     if cluster.routed:
-        ways = route(expand_tasks(application), expand_slots(cluster), expand_links(cluster), placed)
+        ways = route_hops(expand_tasks(application), expand_slots(cluster), expand_links(cluster), placed)
         if isinstance(ways, Hop):
             return None
         routes = dict(ways)

@@ -10,7 +10,7 @@ from penstock.api.dataflow import Dataflow
 from penstock.api.guarantees import require_guarantee
 from penstock.model.cluster import Cluster, check_pins
 from penstock.model.errors import FileProblem, InvalidInput
-from penstock.model.limits import changed_limits
+from penstock.model.limits import update_limits
 from penstock.model.tuples import TuplePolicies
 from penstock.pipeline.session import running_session
 from penstock.policies.streams import check
@@ -38,7 +38,7 @@ def checked(config: RunConfig, flow: Dataflow, emulated: Cluster | None, runs: P
         config,
         execution=replace(execution, share=_absolute(execution.share)),
         telemetry=replace(telemetry, folder=_absolute(telemetry.folder)),
-        limits=changed_limits({}, config.limits, flow.application),
+        limits=update_limits({}, config.limits, flow.application),
     )
 
 

@@ -91,21 +91,21 @@ def _counted(pairs: Iterable[tuple[str, int]], numbers: bool = True) -> Rows:
 
 
 def _count(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
-    counts = flow.operator("count", CountOnly, numbers.fields(0), parallelism=3, gives=tuple[str, int, int])
+    counts = flow.operator("count", CountOnly, numbers.fields(0), parallelism=3, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), counts.fields(0), parallelism=2)
     return lambda given, _: _counted(_pairs(shared_keys, given), numbers=False)
 
 
 def _ordered(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
-    more = flow.map("more", plus_one, numbers.forward(), parallelism=2, gives=tuple[str, int])
-    counts = flow.operator("count", Count, more.fields(0), parallelism=2, gives=tuple[str, int, int])
+    more = flow.map("more", plus_one, numbers.forward(), parallelism=2, emits=tuple[str, int])
+    counts = flow.operator("count", Count, more.fields(0), parallelism=2, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), counts.to_first())
     return lambda given, _: _counted(map(plus_one, _pairs(own_keys, given)))
 
 
 def _sum(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
-    more = flow.map("more", plus_one, numbers, parallelism=3, gives=tuple[str, int])
-    totals = flow.operator("total", Total, more.fields(0), parallelism=2, gives=tuple[str, int, int])
+    more = flow.map("more", plus_one, numbers, parallelism=3, emits=tuple[str, int])
+    totals = flow.operator("total", Total, more.fields(0), parallelism=2, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), totals, parallelism=2)
 
     def expected(given: Given, ended: bool) -> Rows:
@@ -121,7 +121,7 @@ def _sum(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
 def _fork(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
     lefts = flow.map("left", left, numbers, parallelism=2)
     rights = flow.map("right", right, flow.filter("even", is_even, numbers), parallelism=1)
-    met = flow.operator("meet", Meet, lefts.fields(1), rights.fields(1), parallelism=2, gives=tuple[str, int, int])
+    met = flow.operator("meet", Meet, lefts.fields(1), rights.fields(1), parallelism=2, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), met.to_first())
 
     def expected(given: Given, _: bool) -> Rows:
@@ -133,7 +133,7 @@ def _fork(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
 
 
 def _all(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
-    seen = flow.operator("tally", Tally, numbers.all(), parallelism=3, gives=tuple[str, int, int])
+    seen = flow.operator("tally", Tally, numbers.all(), parallelism=3, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), seen.fields(0), parallelism=2)
 
     def expected(given: Given, _: bool) -> Rows:
@@ -147,15 +147,15 @@ def _all(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
 
 
 def _partial(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
-    more = flow.map("more", plus_one, numbers.partial_key(0), parallelism=3, gives=tuple[str, int])
-    counts = flow.operator("merge", CountOnly, more.fields(0), parallelism=2, gives=tuple[str, int, int])
+    more = flow.map("more", plus_one, numbers.partial_key(0), parallelism=3, emits=tuple[str, int])
+    counts = flow.operator("merge", CountOnly, more.fields(0), parallelism=2, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), counts.fields(0), parallelism=2)
     return lambda given, _: _counted(_pairs(shared_keys, given), numbers=False)
 
 
 def _delayed(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
-    later = flow.operator("delay", Delay, numbers.fields(0), parallelism=2, gives=tuple[str, int])
-    counts = flow.operator("count", Count, later.fields(0), parallelism=2, gives=tuple[str, int, int])
+    later = flow.operator("delay", Delay, numbers.fields(0), parallelism=2, emits=tuple[str, int])
+    counts = flow.operator("count", Count, later.fields(0), parallelism=2, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), counts.fields(0), parallelism=2)
     return lambda given, _: _counted(_pairs(own_keys, given))
 
@@ -173,11 +173,11 @@ NAMES = tuple(_MADE)
 
 
 @cache
-def known(name: str, count: int) -> Known:
+def known_application(name: str, count: int) -> Known:
     """Return an application whose source tasks emit `count` tuples each; created once and reused."""
     rest, make = _MADE[name]
     flow, place = Dataflow(name), Place()
-    numbers = flow.source("numbers", lambda: Numbers(make, count, place), parallelism=2, gives=tuple[str, int])
+    numbers = flow.source("numbers", lambda: Numbers(make, count, place), parallelism=2, emits=tuple[str, int])
     expected = rest(flow, place, numbers)
     layout = Layout(flow)
     sources = {layout.names[task]: count for task in layout.tasks("numbers")}

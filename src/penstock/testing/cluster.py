@@ -20,7 +20,7 @@ from penstock.api.dataflow import Dataflow
 from penstock.api.on_error import DeadLetter
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput, PenstockError
-from penstock.model.limits import Limits, changed_limits
+from penstock.model.limits import Limits, update_limits
 from penstock.model.plan import Plan, to_placement
 from penstock.model.status import Status
 from penstock.model.telemetry import Record
@@ -140,7 +140,7 @@ class TestCluster:
             flow_control=FlowControl(window=window, in_flight=in_flight or None),
             telemetry=Telemetry(sample_tps=sample_tps),
             tuple_policies=tuples or over(TuplePolicies(), TuplePolicies() if plan is None else plan.tuples),
-            limits=changed_limits({}, limits, self.layout.application),
+            limits=update_limits({}, limits, self.layout.application),
         )
         checkpoints = str(Path(folder or ("/" if capture else self._scratch()), "checkpoints").absolute())
         spec = RunSpec(

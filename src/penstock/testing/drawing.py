@@ -11,7 +11,7 @@ from penstock.model.topology import Grouping, Topology
 from penstock.model.tuples import TuplePolicies
 from penstock.policies.streams import check
 from penstock.runtime.layout import Layout
-from penstock.testing.applications import NAMES, known
+from penstock.testing.applications import NAMES, known_application
 
 WORKERS = (3, 3, 4)
 FAULTS = (
@@ -54,7 +54,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class FaultSchedule:
     """Everything that a seed determines before the run; the rest is random during the run."""
 
     seed: int
@@ -73,17 +73,17 @@ class Schedule:
     policies: TuplePolicies = field(default_factory=TuplePolicies)
 
 
-def draw(seed: int) -> Schedule:
+def draw_schedule(seed: int) -> FaultSchedule:
     """Return the schedule of a seed."""
     rng = random.Random(seed)  # noqa: S311  not for secrets
     application = rng.choice(NAMES)
     sites = tuple((number, rng.choice((1, 1, 2))) for number in range(rng.choice(WORKERS)))
     slots = [f"w{number}/{slot}" for number, count in sites for slot in range(count)]
-    layout = known(application, 1).layout
+    layout = known_application(application, 1).layout
     placement = tuple(rng.choice(slots) for _ in layout.components)
     window = rng.choice((1, 2, 3, 4, 8, 64))
     busy = _busy(layout, placement, window)
-    return Schedule(
+    return FaultSchedule(
         seed,
         application,
         next(tuples for most, tuples in TUPLES if busy <= most),

@@ -22,9 +22,9 @@ from penstock.runtime.controller.state_machine import NOTHING, Controller
 from penstock.runtime.protocol.frames import decode_frame
 from penstock.runtime.storage import checkpoints
 from penstock.runtime.storage.disk import Job
-from penstock.testing.applications import known
+from penstock.testing.applications import known_application
 from penstock.testing.disk import MemoryDisk
-from penstock.testing.drawing import CHECKPOINTS, LEAST, Fault, Schedule
+from penstock.testing.drawing import CHECKPOINTS, LEAST, Fault, FaultSchedule
 from penstock.testing.drivers import DriverProcess
 from penstock.testing.mishaps import happen
 from penstock.testing.network import Line
@@ -44,9 +44,9 @@ PATIENCE_S = 60.0  # within which the run must end after that
 class FaultyCluster:
     """One run of one schedule."""
 
-    def __init__(self, schedule: Schedule, trace: Callable[[str], None] | None = None) -> None:
+    def __init__(self, schedule: FaultSchedule, trace: Callable[[str], None] | None = None) -> None:
         self.schedule = schedule
-        self.known = known(schedule.application, schedule.tuples)
+        self.known = known_application(schedule.application, schedule.tuples)
         self.rng = random.Random(schedule.seed)  # noqa: S311  not for secrets
         self.disk = MemoryDisk()
         place = self.known.place
@@ -435,7 +435,7 @@ def _shown(message: Any) -> str:
     return text if len(text) < 240 else text[:239] + "…"
 
 
-def _config(schedule: Schedule, journal: checkpoints.Journal | None) -> RunConfig:
+def _config(schedule: FaultSchedule, journal: checkpoints.Journal | None) -> RunConfig:
     """Return the settings of a schedule's run, with the tuple policies and limits of the journal if there is one."""
     return RunConfig(
         checkpointing=Checkpointing(interval_s=schedule.checkpoint_s, timeout_s=CHECKPOINT_S),

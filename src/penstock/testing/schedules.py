@@ -19,7 +19,7 @@ from typing import Annotated
 import typer
 
 from penstock.testing.bugs import BUGS, injected
-from penstock.testing.drawing import FAULTS, draw
+from penstock.testing.drawing import FAULTS, draw_schedule
 from penstock.testing.faults import FaultyCluster
 from penstock.testing.promises import Violation
 
@@ -62,7 +62,7 @@ class Totals:
 def run_schedule(seed: int, totals: Totals) -> str:
     """Run the schedule of a seed; return the problem, or an empty text."""
     problem = ""
-    cluster = FaultyCluster(draw(seed))
+    cluster = FaultyCluster(draw_schedule(seed))
     try:
         cluster.run()
     except Violation as violation:
@@ -79,7 +79,7 @@ def run_schedule(seed: int, totals: Totals) -> str:
     return problem
 
 
-def run_batch(seeds: range, bug: str = "") -> Totals:
+def run_schedules(seeds: range, bug: str = "") -> Totals:
     """Run schedules one after another, with a bug if one is named."""
     totals = Totals()
     gc.disable()  # clusters contain many cycles: collecting them together saves a tenth
@@ -115,7 +115,7 @@ def run_all(seeds: range, processes: int, bug: str = "", seconds: float = 0.0) -
                 batch = next(batches, None)
                 if batch is None:
                     break
-                running.add(pool.submit(run_batch, batch, bug))
+                running.add(pool.submit(run_schedules, batch, bug))
             if not running:
                 return
             done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -124,9 +124,9 @@ def run_all(seeds: range, processes: int, bug: str = "", seconds: float = 0.0) -
                 yield totals
 
 
-def replay(seed: int, bug: str) -> int:
+def replay_schedule(seed: int, bug: str) -> int:
     """Run the schedule of a seed, and print all events; return the exit status."""
-    schedule = draw(seed)
+    schedule = draw_schedule(seed)
     print(schedule)
     cluster = FaultyCluster(schedule, print)
     with injected(bug):
@@ -151,7 +151,7 @@ def main(
     if bug and bug not in BUGS:
         raise typer.BadParameter(f"no bug is named {bug!r}; there are {', '.join(BUGS)}")
     if replayed is not None:
-        raise typer.Exit(replay(replayed, bug))
+        raise typer.Exit(replay_schedule(replayed, bug))
     totals, told = Totals(), time.monotonic()
     began = told
     for totals in run_all(range(seed, seed + schedules), processes or os.cpu_count() or 1, bug, seconds):

@@ -11,6 +11,8 @@ import numpy as np
 
 from penstock.workloads.arrivals import Counts
 
+BURST = 4  # mean length of a burst, in slots
+
 Send = Callable[[Counts], int]
 """Maps the backlogs of a slot, including its arrivals, to the queue that sends; an empty one or -1 wastes the slot."""
 
@@ -20,11 +22,11 @@ def bernoulli(slots: int, queues: int, load: float, rng: np.random.Generator) ->
     return (rng.random((slots, queues)) < load / queues).astype(np.int64)
 
 
-def bursts(slots: int, queues: int, load: float, rng: np.random.Generator, length: int = 4) -> Counts:
-    """Draw bursts of one tuple per slot at one queue; their lengths are geometric with a mean, and they may overlap."""
+def bursts(slots: int, queues: int, load: float, rng: np.random.Generator) -> Counts:
+    """Draw bursts of one tuple per slot at one queue; their lengths are geometric, and they may overlap."""
     found = np.zeros((slots, queues), dtype=np.int64)
-    for begin, queue in np.argwhere(rng.random((slots, queues)) < load / (queues * length)):
-        found[begin : begin + rng.geometric(1.0 / length), queue] += 1
+    for begin, queue in np.argwhere(rng.random((slots, queues)) < load / (queues * BURST)):
+        found[begin : begin + rng.geometric(1.0 / BURST), queue] += 1
     return found
 
 

@@ -6,12 +6,13 @@ a slot in seconds, so the mean of its counts is `rate · slot`. All randomness c
 
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar, Protocol, runtime_checkable
+from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
+from penstock.api.sources.pace import ArrivalProcess
 from penstock.model.entity import Entity, NonNegative, Positive, Probability, Share
 from penstock.model.errors import UnknownName, nearest
 from penstock.model.spec import build
@@ -20,25 +21,6 @@ from penstock.workloads.choice import Choice, choose
 from penstock.workloads.traces import Trace, read_trace, whole_tuples
 
 Counts = NDArray[np.int64]
-
-
-@runtime_checkable
-class ArrivalProcess(Protocol):
-    """Generates the number of tuples that arrive in each slot."""
-
-    @property
-    def rate(self) -> float | None:
-        """The mean in tuples per second; None if only a recording determines it."""
-        ...
-
-    @property
-    def slot(self) -> float:
-        """The length of a slot in seconds."""
-        ...
-
-    def counts(self, slots: int, rng: np.random.Generator) -> Counts:
-        """Return the tuples that arrive in each of the first `slots` slots. [slots]"""
-        ...
 
 
 class Constant(Entity, frozen=True):

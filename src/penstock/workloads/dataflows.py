@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from penstock.api.dataflow import Dataflow
-from penstock.api.sources.pace import Arrivals
+from penstock.api.sources.pace import ArrivalProcess
 from penstock.model.entity import Positive, SeedNumber
 from penstock.model.errors import UnknownName, choices, nearest
 from penstock.model.spec import build
@@ -33,7 +33,7 @@ def dataflow(
     spec: str,
     *,
     rate: float | None = None,
-    arrivals: Arrivals | str | None = None,
+    arrivals: ArrivalProcess | str | None = None,
     input: str | Path | None = None,  # noqa: A002  as the command line calls it
     output: bool = True,
     count: int | None = None,

@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import InvalidInput, UnknownName, nearest
-from penstock.model.slotted import Longs, Placed, System, build_system
+from penstock.model.slotted import Longs, PlacedApplication, SlottedSystem, build_slotted_system
 from penstock.model.taskgraph import Floats
 from penstock.model.topology import Component, Kind, Stream, Topology
 from penstock.workloads.adversaries import batches
@@ -33,7 +33,7 @@ Draw = Callable[[int, int, float, np.random.Generator], Counts]
 """Maps slots, queues, load and a generator to tuples. [slots, N]"""
 
 
-def hone_link(queues: int) -> System:
+def hone_link(queues: int) -> SlottedSystem:
     """Return a link with a number of queues."""
     if queues < 1:
         raise InvalidInput("queues", f"expected 1 or more, got {queues}")
@@ -42,7 +42,7 @@ def hone_link(queues: int) -> System:
     stream = Stream(source="senders", target="receiver")
     topology = Topology(name="link", components=(senders, receiver), streams=(stream,))
     machines = Cluster(name="link", machines=(Machine(name="here"), Machine(name="there")))
-    return build_system([Placed(topology, [0] * queues + [1])], machines, slot_s=SLOT_S, capacity=1)
+    return build_slotted_system([PlacedApplication(topology, [0] * queues + [1])], machines, slot_s=SLOT_S, capacity=1)
 
 
 def link_load(queues: int, rate_tps: float) -> float:
@@ -55,7 +55,7 @@ def link_arrivals(counts: Counts) -> Longs:
     return np.vstack([counts.T, np.zeros((1, len(counts)), dtype=np.int64)])
 
 
-def draw(kind: str, slots: int, queues: int, load: float, rng: np.random.Generator) -> Counts:
+def draw_arrivals(kind: str, slots: int, queues: int, load: float, rng: np.random.Generator) -> Counts:
     """Draw the tuples of every slot and queue, of a kind in `KINDS`. [slots, N]"""
     if kind not in KINDS:
         raise UnknownName("kind", f"no arrivals are named {kind!r}; {nearest(kind, KINDS)}")

@@ -17,7 +17,7 @@ from penstock.model.cluster import Cluster
 from penstock.model.errors import FileProblem, InvalidInput, UnknownName, choices
 from penstock.model.placement import Infeasible
 from penstock.model.slotgraph import expand_slots
-from penstock.model.slotted import OUTFLOW, Longs, Placed, System, build_system
+from penstock.model.slotted import OUTFLOW, Longs, PlacedApplication, SlottedSystem, build_slotted_system
 from penstock.model.taskgraph import Floats, expand_tasks
 from penstock.model.topology import Kind, Topology
 from penstock.policies.api import PlacementView
@@ -32,7 +32,7 @@ Fabric = Literal["jellyfish", "fat-tree"]
 PLACEMENT = "t-heron"
 PARALLELISM = (2, 4)
 SERVICE = (3, 5)  # μ, tuples per slot
-MOST_COMPONENTS = 6
+MAX_COMPONENTS = 6
 SLOT_S = 0.01  # length of a slot, for the costs per tuple in seconds
 NETWORK_TRACES = ("BC-pAug89-small.TL", "AzureLLMInferenceTrace_conv.csv")
 """Recordings of single packets and requests, like the paper's data-centre trace; others have counts per minute."""
@@ -44,9 +44,9 @@ FOLDER = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "arriv
 class PotusWorkload(NamedTuple):
     """A system, and the mean arrivals per slot."""
 
-    system: System
+    system: SlottedSystem
     rates: Floats  # [T] of sources; 0 for other tasks
-    applications: tuple[Placed, ...]
+    applications: tuple[PlacedApplication, ...]
     cluster: Cluster
     utilisation: float  # of the fullest component of every application
 
@@ -86,7 +86,7 @@ def potus_workload(
     rates = np.concatenate([graph.rates for graph in graphs])
     if limit is None:
         limit = _least_limit(graphs)
-    system = build_system(placed, cluster, slot_s=SLOT_S, limit=limit)
+    system = build_slotted_system(placed, cluster, slot_s=SLOT_S, limit=limit)
     exact = np.concatenate([graph.service for graph in graphs])  # without rounding errors
     return PotusWorkload(system._replace(service=exact), rates, tuple(placed), cluster, utilisation)
 
@@ -205,7 +205,7 @@ def _graph(number: int, depth: tuple[int, int], spouts: int | None, rng: np.rand
     """Draw the components and streams of an application, one output per edge."""
     levels = int(rng.integers(depth[0], depth[1] + 1))
     bare = layered(
-        components=int(rng.integers(max(levels, 3), max(levels, MOST_COMPONENTS) + 1)),
+        components=int(rng.integers(max(levels, 3), max(levels, MAX_COMPONENTS) + 1)),
         depth=levels,
         min_parallelism=PARALLELISM[0],
         parallelism=PARALLELISM[1],
@@ -228,7 +228,7 @@ def _least_limit(graphs: Sequence[_Graph]) -> int:
     return int(np.ceil(max(OUTFLOW * fastest, *(graph.outflow for graph in graphs))))
 
 
-def _place(topologies: Sequence[Topology], cluster: Cluster, rng: np.random.Generator) -> list[Placed]:
+def _place(topologies: Sequence[Topology], cluster: Cluster, rng: np.random.Generator) -> list[PlacedApplication]:
     """Place applications one after another in the remaining room, with a slot for every task."""
     machine_of = expand_slots(cluster).machine
     each = cluster.machines[0].slots
@@ -242,7 +242,7 @@ def _place(topologies: Sequence[Topology], cluster: Cluster, rng: np.random.Gene
         for machine in machine_of[list(found.slots)].tolist():
             slots.append(int(machine * each + taken[machine]))
             taken[machine] += 1
-        placed.append(Placed(topology, slots))
+        placed.append(PlacedApplication(topology, slots))
     return placed
 
 

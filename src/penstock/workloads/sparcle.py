@@ -80,7 +80,7 @@ class Reference(NamedTuple):
         return self.span[0] * (1.0 - slack) <= rate <= self.span[1] * (1.0 + slack)
 
 
-def draw(
+def draw_instance(
     shape: str,
     graph: str,
     scarcity: Scarcity,
@@ -93,11 +93,11 @@ def draw(
     Equal seeds give the same draws whatever the scarcity is. duplex: each direction of a link is a separate link.
     """
     rng = np.random.default_rng(seed)
-    cluster = network(shape, scarcity, rng, machines, duplex)
-    return SparcleInstance(application(graph, cluster, rng, memory=scarcity.memory > 0), cluster)
+    cluster = draw_network(shape, scarcity, rng, machines, duplex)
+    return SparcleInstance(draw_application(graph, cluster, rng, memory=scarcity.memory > 0), cluster)
 
 
-def network(
+def draw_network(
     shape: str, scarcity: Scarcity, rng: np.random.Generator, machines: int = 8, duplex: bool = False
 ) -> Cluster:
     """Draw a network: a star's hub is a switch; a machine has one slot that all its tasks share."""
@@ -127,7 +127,7 @@ def full_duplex(cluster: Cluster) -> Cluster:
     return msgspec.structs.replace(cluster, links=both)
 
 
-def application(
+def draw_application(
     graph: str,
     cluster: Cluster,
     rng: np.random.Generator,
@@ -183,9 +183,9 @@ def factors(rng: np.random.Generator, number: int) -> list[float]:
 
 
 @cache
-def references(folder: Path = FOLDER) -> tuple[Reference, ...]:
+def references() -> tuple[Reference, ...]:
     """Read instances with independent results; none if they are not beside the repository."""
-    path = folder / "cases.json"
+    path = FOLDER / "cases.json"
     if not path.exists():
         return ()
     return tuple(

@@ -12,7 +12,7 @@ from penstock.model.cluster import Cluster
 from penstock.model.formats.tata import read_slot_graphs, read_task_graphs
 from penstock.model.topology import Application
 
-MOST_SPARE_SLOTS = 3
+MAX_SPARE_SLOTS = 3
 
 
 def validation_pairs(
@@ -25,7 +25,7 @@ def validation_pairs(
     pairs = []
     for graph in graphs:
         widest = max(component.parallelism for component in graph.components)
-        suited = [cluster for cluster in slots if widest <= cluster.slot_count <= widest + MOST_SPARE_SLOTS]
+        suited = [cluster for cluster in slots if widest <= cluster.slot_count <= widest + MAX_SPARE_SLOTS]
         chosen = rng.choice(len(suited), size=min(each, len(suited)), replace=False)
         pairs += [(graph, suited[number], seed) for number in chosen]
     return pairs

@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.model.errors import FileProblem
 from penstock.model.files import read_text
-from penstock.model.formats.reading import bad_line, number, whole_number
+from penstock.model.formats.reading import bad_line, parse_number, parse_whole_number
 from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats
 
@@ -88,7 +88,7 @@ def whole_tuples(cumulative: Floats) -> Longs:
 
 
 def _counts(path: Path, lines: list[str], line_seconds: float) -> Trace:
-    counts = [whole_number(path, n, "count", line) for n, line in enumerate(lines, 1)]
+    counts = [parse_whole_number(path, n, "count", line) for n, line in enumerate(lines, 1)]
     return _by_interval(np.arange(len(counts) + 1, dtype=np.float64) * line_seconds, np.array(counts, dtype=np.float64))
 
 
@@ -99,7 +99,7 @@ def _values(path: Path, lines: list[str]) -> Trace:
         if len(fields) != 2:
             raise bad_line(path, n, f"expected timestamp,value, got {line[:40]!r}")
         times.append(_seconds(path, n, fields[0]))
-        counts.append(number(path, n, "value", fields[1], least=0.0))
+        counts.append(parse_number(path, n, "value", fields[1], least=0.0))
     starts = _ascending(path, times, 2, strictly=True)
     end = starts[-1] + float(np.median(np.diff(starts)))
     return _by_interval(np.append(starts, end), np.array(counts))
@@ -111,8 +111,8 @@ def _packet_times(path: Path, lines: list[str]) -> list[float]:
         fields = line.split()
         if len(fields) != 2:
             raise bad_line(path, n, f"expected seconds and bytes, got {line[:40]!r}")
-        times.append(number(path, n, "seconds", fields[0], least=0.0))
-        number(path, n, "bytes", fields[1], least=0.0)
+        times.append(parse_number(path, n, "seconds", fields[0], least=0.0))
+        parse_number(path, n, "bytes", fields[1], least=0.0)
     return times
 
 

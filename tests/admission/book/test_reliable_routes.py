@@ -14,7 +14,7 @@ from penstock.model.placement import Placement
 from penstock.model.topology import Application, Component, Kind, Stream
 from penstock.planning.planner import Planner
 from penstock.policies.checks import violations
-from penstock.workloads.sparcle import Scarcity, draw
+from penstock.workloads.sparcle import Scarcity, draw_instance
 
 CHAIN = Application(
     name="chain",
@@ -185,7 +185,7 @@ def test_a_path_never_fails_more_often_than_by_its_policys_routes_nor_loses_rate
 
 @pytest.mark.parametrize("seed", range(20))
 def test_keeps_rate_and_number_of_links_if_nothing_fails(seed: int) -> None:
-    setting = draw("complete" if seed % 2 else "star", "diamond", Scarcity(), seed)
+    setting = draw_instance("complete" if seed % 2 else "star", "diamond", Scarcity(), seed)
     planner = Planner(setting.application, setting.cluster, Objective.THROUGHPUT)
     before = planner.decide("sparcle")
     after = improve_routes(planner, before)

@@ -12,7 +12,7 @@ from penstock.admission.reconciler.split_logs import Splits
 from penstock.api.dataflow import Dataflow
 from penstock.api.sinks.json_lines import JsonLines
 from penstock.api.sources.generated import Generated
-from penstock.api.sources.split import split
+from penstock.api.sources.split import split_sources
 from penstock.model.errors import FileProblem
 from penstock.runtime.config import RunConfig
 from penstock.runtime.storage.run_folder import RunInUse, RunLock, create, keep, load
@@ -37,7 +37,7 @@ def run_folder(folder: Path, path: str) -> Path:
 
 def cluster(folder: Path, path: str, seed: int = 0) -> TestCluster:
     run_folder(folder, path)
-    own = split(flow(), folder / "logs", path)
+    own = split_sources(flow(), folder / "logs", path)
     return TestCluster(own, capture=False, folder=str(folder / path), checkpoint_s=0.5, seed=seed).start()
 
 
@@ -160,7 +160,7 @@ def test_every_source_of_an_application_has_a_log_of_its_own(tmp_path: Path) -> 
     for name in ("p0", "p1"):
         run_folder(tmp_path, name)
     first = TestCluster(
-        split(made, tmp_path / "logs", "p0"), capture=False, folder=str(tmp_path / "p0"), checkpoint_s=0.3
+        split_sources(made, tmp_path / "logs", "p0"), capture=False, folder=str(tmp_path / "p0"), checkpoint_s=0.3
     )
     first.start().advance(0.8)
     splits.weigh({"p1": 1.0})
@@ -168,7 +168,7 @@ def test_every_source_of_an_application_has_a_log_of_its_own(tmp_path: Path) -> 
     assert covered.keys() == {"low[0]", "high[0]"}
     assert splits.give_back("p0", covered) > 0
     second = TestCluster(
-        split(made, tmp_path / "logs", "p1"), capture=False, folder=str(tmp_path / "p1"), checkpoint_s=0.3
+        split_sources(made, tmp_path / "logs", "p1"), capture=False, folder=str(tmp_path / "p1"), checkpoint_s=0.3
     )
     second.start().finish()
     assert published(tmp_path) == [*range(400), *range(1000, 1150)]

@@ -100,7 +100,7 @@ def test_a_moved_source_continues_exactly(steps: list[tuple[float, int]], at: in
     ],
 )
 def test_its_type_is_the_functions_annotation(make: Callable[[int], Any], kind: Any) -> None:
-    assert Generated(make).gives is kind
+    assert Generated(make).emits is kind
 
 
 def test_the_dataflow_takes_its_type_and_rate() -> None:

@@ -27,8 +27,8 @@ def land(folder: Path, batch: int, rows: list[Any]) -> None:
     temporary.rename(folder / batch_name(batch))
 
 
-def opened(folder: Path, task: int = 0, tasks: int = 1, gives: type = dict) -> Landed:
-    source = Landed(folder, gives)
+def opened(folder: Path, task: int = 0, tasks: int = 1, emits: type = dict) -> Landed:
+    source = Landed(folder, emits)
     source.open(context(task, tasks))
     return source
 
@@ -43,10 +43,10 @@ def test_emits_rows_batch_by_batch_and_ends(tmp_path: Path) -> None:
 
 def test_emits_structs(tmp_path: Path) -> None:
     land(tmp_path, 0, [{"sensor": "a", "value": 1, "unit": "K"}])
-    source = opened(tmp_path, gives=Reading)
+    source = opened(tmp_path, emits=Reading)
     assert source.poll(0.0, 10) == [Reading("a", 1.0)]
     source.close()
-    assert Landed(tmp_path, Reading).gives is Reading
+    assert Landed(tmp_path, Reading).emits is Reading
 
 
 def test_tasks_share_batches(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_moved_source_continues_exactly(tmp_path: Path, sizes: list[int], limi
 def test_names_the_row_that_cannot_be_read(tmp_path: Path, row: str, told: str) -> None:
     good = '{"sensor": "a", "value": 2}\n'
     (tmp_path / batch_name(3)).write_text(3 * good + row + "\n", errors="surrogateescape")
-    source = opened(tmp_path, gives=Reading)
+    source = opened(tmp_path, emits=Reading)
     source.poll(0.0, 2)
     with pytest.raises(FileProblem, match=rf"batch-000000000003.jsonl: line 4: expected Reading, got .*{told}"):
         source.poll(0.0, 5)
@@ -134,5 +134,5 @@ def test_rejects_what_is_no_folder_or_type(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FileProblem, match="expected a folder, this is a file"):
         Landed(tmp_path / "file").check()
-    with pytest.raises(InvalidInput, match=r"gives: expected dict or a subclass of msgspec\.Struct"):
-        Landed(tmp_path, gives=int)
+    with pytest.raises(InvalidInput, match=r"emits: expected dict or a subclass of msgspec\.Struct"):
+        Landed(tmp_path, emits=int)

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from penstock.api.sources import pace as pace_module
-from penstock.api.sources.pace import Arrivals, Pace
+from penstock.api.sources.pace import ArrivalProcess, Pace
 from penstock.model.errors import InvalidInput
 from penstock.workloads.arrivals import Constant, Diurnal, OnOff, Poisson, SelfSimilar, StepChange
 from tests.api.clock import Clock, context
 
 START = 1000.0
-PROCESSES: list[Arrivals] = [
+PROCESSES: list[ArrivalProcess] = [
     Constant(rate=37.3, slot=0.1),
     Constant(rate=5.0),
     Poisson(rate=3000.0),
@@ -33,14 +33,14 @@ def opened(task: int = 0, tasks: int = 1, seed: int = 0, clock: Clock | None = N
     return pace
 
 
-def counts(process: Arrivals, slots: int, seed: int) -> NDArray[np.int64]:
+def counts(process: ArrivalProcess, slots: int, seed: int) -> NDArray[np.int64]:
     """Return what the process says when it is asked by the generator that the docstring names."""
     drawn = process.counts(pace_module.DRAWN_FIRST, np.random.default_rng([seed, crc32(b"numbers")]))
     assert slots <= len(drawn)
     return drawn[:slots]
 
 
-def named(process: Arrivals) -> str:
+def named(process: ArrivalProcess) -> str:
     return f"{type(process).__name__}-{process.slot}"
 
 
@@ -56,7 +56,7 @@ def test_even_dues_are_the_numbers_divided_by_the_rate(rate: float, tasks: int) 
 
 @pytest.mark.parametrize("process", PROCESSES, ids=named)
 @pytest.mark.parametrize("tasks", [1, 2, 5])
-def test_tasks_together_give_the_counts_of_the_process(process: Arrivals, tasks: int) -> None:
+def test_tasks_together_give_the_counts_of_the_process(process: ArrivalProcess, tasks: int) -> None:
     slots, seed = int(20 / process.slot), 4
     expected = counts(process, slots, seed)
     end = START + slots * process.slot

@@ -32,7 +32,7 @@ from penstock.papers.hone.skews import KINDS as SKEWED
 from penstock.papers.hone.tables import Spread, apart, below, growing, spreads
 from penstock.workloads.adversaries import staircase
 from penstock.workloads.arrivals import Counts
-from penstock.workloads.hone import KINDS, draw
+from penstock.workloads.hone import KINDS, draw_arrivals
 
 FIGURE = {figure.number: figure for figure in FIGURES}
 Measures = dict[str, Any]
@@ -66,7 +66,7 @@ def plain_link(counts: Counts, rule: str) -> tuple[list[int], float]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("load", [0.5, 0.95, 2.0])
 def test_the_link_is_hones_model_slot_by_slot(rule: str, kind: str, load: float) -> None:
-    counts = draw(kind, 400, 6, load, np.random.default_rng(7))
+    counts = draw_arrivals(kind, 400, 6, load, np.random.default_rng(7))
     outcome = send_over(counts, RULE[rule].spec)
     longest, delay = plain_link(counts, rule)
     assert outcome.series.longest.tolist() == longest

@@ -233,7 +233,7 @@ def test_trees_that_are_kept_equal_those_made_anew(seed: int) -> None:
         known.append((take(trees, towards, root, bits), towards, root, bits))
         renew(trees, charged, links, back, load, *heap_for(links))
         for number, towards, root, bits in known:
-            width, _, _ = widest_tree(back if towards else links, load, bits, root)
+            width, _, _ = widest_tree(back if towards else links, load, bits, root, -1)
             assert trees.width[number].tolist() == width.tolist(), f"seed {seed}, step {step}"
         charged = np.arange(len(load)) == rng.integers(len(load))
         load[charged] += rng.uniform(0, 1e6)

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.estimate.communication import CommunicationBound, communication_bound
 from penstock.model.cluster import Cluster, Machine
-from penstock.model.slotted import Longs, Placed, System, build_system
+from penstock.model.slotted import Longs, PlacedApplication, SlottedSystem, build_slotted_system
 from penstock.model.taskgraph import Floats
 from penstock.model.topology import Component, Grouping, Kind, Stream, Topology
 from penstock.policies.registry import routing_policy
@@ -120,7 +120,7 @@ def test_only_a_part_of_a_difference_is_made_up_as_others_do_the_same() -> None:
     assert share(4.0) == pytest.approx(44.5 / 16, abs=0.05)
 
 
-def trap(slow: float) -> System:
+def trap(slow: float) -> SlottedSystem:
     """A source, two workers of which the near one leads to a slow sink, the far one to a quick one."""
     topology = Topology(
         name="trap",
@@ -137,11 +137,11 @@ def trap(slow: float) -> System:
     cluster = Cluster(name="five", machines=tuple(Machine(name=f"m{number}") for number in range(5)))
     cost = np.zeros((5, 5))
     cost[0, 2] = 1.0
-    system = build_system([Placed(topology, range(5))], cluster, cost=cost, limit=50)
+    system = build_slotted_system([PlacedApplication(topology, range(5))], cluster, cost=cost, limit=50)
     return system._replace(service=np.array([np.inf, 10.0, 10.0, slow, 10.0]))
 
 
-def run(system: System, spec: str, rate: int = 3, slots: int = 2000) -> Outcome:
+def run(system: SlottedSystem, spec: str, rate: int = 3, slots: int = 2000) -> Outcome:
     counts = np.zeros((system.tasks, slots), dtype=np.int64)
     counts[0] = rate
     return simulate(system, Arrivals(counts), routing_policy(spec), warm_up=slots // 4, check=True)
@@ -178,7 +178,7 @@ def test_prices_are_told_through_streams_on_which_nobody_decides(grouping: Group
     cluster = Cluster(name="five", machines=tuple(Machine(name=f"m{number}") for number in range(5)))
     cost = np.zeros((5, 5))
     cost[0, 2], cost[1, 3:] = 1.0, 4.0
-    system = build_system([Placed(topology, range(5))], cluster, cost=cost)
+    system = build_slotted_system([PlacedApplication(topology, range(5))], cluster, cost=cost)
     assert run(system, "potus-plus:v=5").cost == pytest.approx(3.0, abs=0.01)  # 3 a slot, each by the hop of cost 1
 
 
@@ -197,7 +197,7 @@ def test_has_the_least_cost_where_potus_takes_a_free_hop_to_a_dear_one(v: int) -
     cluster = Cluster(name="four", machines=tuple(Machine(name=f"m{number}") for number in range(4)))
     cost = np.zeros((4, 4))
     cost[0, 2], cost[1, 3] = 1.0, 5.0
-    system = build_system([Placed(topology, range(4))], cluster, cost=cost)
+    system = build_slotted_system([PlacedApplication(topology, range(4))], cluster, cost=cost)
     bound = communication_bound(system, [3.0, 0, 0, 0])
     assert isinstance(bound, CommunicationBound)
     assert bound.cost == pytest.approx(3.0)

@@ -72,15 +72,15 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def layout() -> Layout:
     flow = Dataflow("small")
-    numbers = flow.source("numbers", Given(range(5)), gives=int)
-    flow.sink("out", Captured([]), flow.operator("talking", Talking, numbers, gives=int))
+    numbers = flow.source("numbers", Given(range(5)), emits=int)
+    flow.sink("out", Captured([]), flow.operator("talking", Talking, numbers, emits=int))
     return Layout(flow)
 
 
 def endless() -> Layout:
     flow = Dataflow("endless")
-    numbers = flow.source("numbers", Generated(lambda number: number, rate=100), gives=int)
-    flow.sink("out", Captured([]), flow.map("same", lambda number: number, numbers, gives=int))
+    numbers = flow.source("numbers", Generated(lambda number: number, rate=100), emits=int)
+    flow.sink("out", Captured([]), flow.map("same", lambda number: number, numbers, emits=int))
     return Layout(flow)
 
 
@@ -350,8 +350,8 @@ def test_a_worker_writes_with_the_umask_and_restores_it(tmp_path: Path) -> None:
     try:
         for number, (umask, expected) in enumerate(((0o077, 0o600), (0o027, 0o640))):
             flow = Dataflow("kept")
-            numbers = flow.source("numbers", Given(range(5)), gives=int)
-            flow.sink("out", JsonLines(tmp_path / f"out-{number}"), flow.map("same", int, numbers, gives=int))
+            numbers = flow.source("numbers", Given(range(5)), emits=int)
+            flow.sink("out", JsonLines(tmp_path / f"out-{number}"), flow.map("same", int, numbers, emits=int))
             one = driver(Layout(flow), SLOW, run=str(tmp_path / f"run-{number}"))
             one.start()
             settings = WorkerSettings("r", "w0", *one.address, SECRET.hex(), "", umask=umask)

@@ -27,7 +27,7 @@ class Hoard(Operator[Any, Any]):
 
 def counting(operator: Any = Count) -> ps.Dataflow:
     flow = ps.Dataflow("counting")
-    words = flow.source("words", ps.Generated(lambda n: f"w{n % 40}", rate=100, count=800), gives=str)
+    words = flow.source("words", ps.Generated(lambda n: f"w{n % 40}", rate=100, count=800), emits=str)
     flow.sink("out", ps.Discard(), flow.operator("count", operator, words.fields(), parallelism=3), parallelism=2)
     return flow
 

@@ -12,7 +12,7 @@ from penstock.estimate.hops import slot_delays
 from penstock.model.cluster import Cluster, Distances, Link, Machine
 from penstock.model.errors import InvalidInput, UnknownMachine, UnknownName
 from penstock.model.placement import Placement
-from penstock.model.routes import route, widest_path
+from penstock.model.routes import route_hops, widest_path
 from penstock.model.slotgraph import expand_links, expand_slots
 from penstock.model.topology import Application, Component, Kind, Stream
 from penstock.runtime.emulation import VirtualLink, VirtualNetwork
@@ -89,7 +89,7 @@ def test_a_frame_without_content_takes_as_long_as_the_model_estimates(name: str)
     )
     evaluator, everywhere = Evaluator(application, cluster), networks(cluster)
     for at, pair in enumerate(list(product(range(cluster.slot_count), repeat=2))[::7]):
-        routes = route(evaluator.tasks, evaluator.slots, evaluator.links, pair) if cluster.routed else {}
+        routes = route_hops(evaluator.tasks, evaluator.slots, evaluator.links, pair) if cluster.routed else {}
         assert isinstance(routes, dict)
         estimated = evaluator.evaluate(Placement(pair, routes)).delay_ms
         source, target = (cluster.slot_names[slot] for slot in pair)

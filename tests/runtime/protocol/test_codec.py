@@ -37,5 +37,5 @@ def test_names_a_tuple_that_cannot_be_sent(value: Any) -> None:
 
 def test_names_a_tuple_that_is_not_of_the_declared_type() -> None:
     sent = Codec("a->b", Any).encode([1, "two", 3])
-    with pytest.raises(InvalidInput, match=r"a->b\.gives: tuple 'two' is not of the declared type"):
+    with pytest.raises(InvalidInput, match=r"a->b\.emits: tuple 'two' is not of the declared type"):
         Codec("a->b", int).decode(sent)

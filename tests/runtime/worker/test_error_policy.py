@@ -188,8 +188,8 @@ def test_writes_the_repr_of_a_tuple_that_json_cannot_hold(value: Any, written: A
 
 def halving(count: int = 200, errors: ErrorPolicy | None = None, parallelism: int = 2) -> ps.Dataflow:
     flow = ps.Dataflow("halving")
-    given = flow.source("numbers", Given(range(count)), gives=int, parallelism=2)
-    halves = flow.operator("halves", Halves, given, gives=int, errors=errors, parallelism=parallelism)
+    given = flow.source("numbers", Given(range(count)), emits=int, parallelism=2)
+    halves = flow.operator("halves", Halves, given, emits=int, errors=errors, parallelism=parallelism)
     flow.sink("out", ps.JsonLines("output"), halves, parallelism=2)
     return flow
 
@@ -218,10 +218,10 @@ def test_names_the_tuple_if_the_policy_is_to_fail() -> None:
 
 def flaky(times: int, errors: ErrorPolicy, count: int = 30) -> ps.Dataflow:
     flow = ps.Dataflow("flaky")
-    given = flow.source("numbers", Given(range(count)), gives=int)
-    tried = flow.operator("tried", lambda: Flaky(times), given, gives=int, errors=errors)
+    given = flow.source("numbers", Given(range(count)), emits=int)
+    tried = flow.operator("tried", lambda: Flaky(times), given, emits=int, errors=errors)
     flow.sink("out", ps.Discard(), tried)
-    other = flow.map("other", lambda n: n, given, gives=int)
+    other = flow.map("other", lambda n: n, given, emits=int)
     flow.sink("beside", ps.Discard(), other)
     return flow
 
@@ -265,9 +265,9 @@ def test_a_barrier_waits_behind_a_tuple_that_is_retried() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_timers_are_under_the_policy_too(seed: int, emulated: bool) -> None:
     flow = ps.Dataflow("ticking")
-    given = flow.source("numbers", ps.Generated(lambda n: n, rate=10, count=50), gives=int)
+    given = flow.source("numbers", ps.Generated(lambda n: n, rate=10, count=50), emits=int)
     ticks = flow.operator(
-        "ticks", lambda: Ticking((1.0, 2.0, 3.0), lambda when: 1.5 < when < 2.5), given, gives=float, errors=ps.Skip()
+        "ticks", lambda: Ticking((1.0, 2.0, 3.0), lambda when: 1.5 < when < 2.5), given, emits=float, errors=ps.Skip()
     )
     flow.sink("out", ps.Discard(), ticks)
     result = run(flow, workers=2, seed=seed, emulate=tiny_cluster(2) if emulated else None)
@@ -285,9 +285,9 @@ def test_a_timer_that_is_retried_blocks_the_next_one() -> None:
         return len(failed) == 1
 
     flow = ps.Dataflow("ticking")
-    given = flow.source("numbers", ps.Generated(lambda n: n, rate=10, count=100), gives=int)
+    given = flow.source("numbers", ps.Generated(lambda n: n, rate=10, count=100), emits=int)
     ticks = flow.operator(
-        "ticks", lambda: Ticking((1.0, 2.0), fails), given, gives=float, errors=ps.Retry(times=1, wait=3.0)
+        "ticks", lambda: Ticking((1.0, 2.0), fails), given, emits=float, errors=ps.Retry(times=1, wait=3.0)
     )
     flow.sink("out", ps.Discard(), ticks)
     cluster = TestCluster(flow, workers=1).start()
@@ -335,8 +335,8 @@ def test_dead_letters_of_an_operator_that_has_ended_are_published_with_the_last_
 @pytest.mark.parametrize("seed", range(6))
 def test_moves_take_dead_letters_along(tmp_path: Path, seed: int) -> None:
     flow = ps.Dataflow("moving")
-    given = flow.source("numbers", ps.Generated(lambda n: n, rate=100, count=400), gives=int)
-    halves = flow.operator("halves", Halves, given, gives=int, errors=ps.Retry(1, 0.001, then=ps.Skip()), parallelism=2)
+    given = flow.source("numbers", ps.Generated(lambda n: n, rate=100, count=400), emits=int)
+    halves = flow.operator("halves", Halves, given, emits=int, errors=ps.Retry(1, 0.001, then=ps.Skip()), parallelism=2)
     flow.sink("out", ps.JsonLines("output"), halves, parallelism=2)
     cluster = TestCluster(flow, workers=3, capture=False, folder=str(tmp_path), checkpoint_s=0.7, seed=seed).start()
     for turn in range(8):

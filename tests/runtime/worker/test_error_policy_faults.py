@@ -12,7 +12,7 @@ from penstock.api.contracts import Operator, TaskContext
 from penstock.api.dataflow import Dataflow, Outlet
 from penstock.testing import applications
 from penstock.testing.applications import Given, Rows, own_keys
-from penstock.testing.drawing import Schedule, draw, drawn_policies
+from penstock.testing.drawing import FaultSchedule, draw_schedule, drawn_policies
 from penstock.testing.faults import FaultyCluster
 from penstock.testing.parts import Count, Parts, Place
 
@@ -47,9 +47,9 @@ class Unsteady(Operator[tuple[str, int], tuple[str, int]]):
 def guarded(flow: Dataflow, place: Place, numbers: Outlet) -> Any:
     policy = ps.Retry(times=2, wait=0.003, then=ps.Skip())
     kind = tuple[str, int]
-    steady = flow.operator("steady", Unsteady, numbers.fields(0), parallelism=2, gives=kind, errors=policy)
+    steady = flow.operator("steady", Unsteady, numbers.fields(0), parallelism=2, emits=kind, errors=policy)
     flow.parts["steady"] = replace(flow.parts["steady"], letters=lambda: Letters(place))
-    counts = flow.operator("count", Count, steady.fields(0), parallelism=2, gives=tuple[str, int, int])
+    counts = flow.operator("count", Count, steady.fields(0), parallelism=2, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), counts.fields(0), parallelism=2)
     return expected
 
@@ -67,11 +67,11 @@ def expected(given: Given, _ended: bool) -> Rows:
     return rows
 
 
-def a_schedule(seed: int) -> Schedule:
-    drawn = draw(seed)
+def a_schedule(seed: int) -> FaultSchedule:
+    drawn = draw_schedule(seed)
     rng = random.Random(seed)
     slots = [f"w{number}/{slot}" for number, count in drawn.sites for slot in range(count)]
-    layout = applications.known("guarded", drawn.tuples).layout
+    layout = applications.known_application("guarded", drawn.tuples).layout
     placement = tuple(rng.choice(slots) for _ in layout.components)
     policies = drawn_policies(rng, layout.application)
     return replace(drawn, application="guarded", placement=placement, policies=policies)
@@ -88,5 +88,5 @@ def test_skips_exactly_once_under_faults(monkeypatch: pytest.MonkeyPatch) -> Non
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
         faults += sum(cluster.counts.values())
-    applications.known.cache_clear()
+    applications.known_application.cache_clear()
     assert faults > SCHEDULES

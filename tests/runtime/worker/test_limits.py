@@ -10,7 +10,7 @@ from penstock.api.dataflow import Dataflow
 from penstock.api.sinks.json_lines import JsonLines
 from penstock.api.sources.generated import Generated
 from penstock.model.errors import InvalidInput, PenstockError, UnknownName
-from penstock.model.limits import changed_limits
+from penstock.model.limits import update_limits
 from penstock.model.telemetry import RecordKind
 from penstock.runtime.storage import checkpoints
 from penstock.testing import Captured, TestCluster, tiny_cluster
@@ -200,17 +200,17 @@ def test_output_is_exactly_once_under_limits_and_recoveries(tmp_path: Path) -> N
 
 def test_one_number_is_divided_in_proportion_to_offered_rates() -> None:
     application = two_sources().application
-    assert changed_limits({}, 40.0, application) == {"slow": 10.0, "fast": 30.0}
-    assert changed_limits({"slow": 5.0}, {"fast": 7}, application) == {"slow": 5.0, "fast": 7.0}
-    assert changed_limits({"slow": 5.0, "fast": 1.0}, {"slow": None}, application) == {"fast": 1.0}
-    assert changed_limits({"slow": 5.0}, None, application) == {}
+    assert update_limits({}, 40.0, application) == {"slow": 10.0, "fast": 30.0}
+    assert update_limits({"slow": 5.0}, {"fast": 7}, application) == {"slow": 5.0, "fast": 7.0}
+    assert update_limits({"slow": 5.0, "fast": 1.0}, {"slow": None}, application) == {"fast": 1.0}
+    assert update_limits({"slow": 5.0}, None, application) == {}
 
 
 @pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf, True, "10"])
 def test_rejects_what_is_no_rate(wrong: Any) -> None:
     for limits in (wrong, {"fast": wrong}):
         with pytest.raises(InvalidInput, match="expected tuples per second ≥ 0"):
-            changed_limits({}, limits, two_sources().application)
+            update_limits({}, limits, two_sources().application)
 
 
 def test_rejects_an_unknown_source() -> None:

@@ -115,7 +115,7 @@ def test_a_task_on_its_target_slot_does_not_move() -> None:
 
 def test_a_task_that_gets_another_slot_continues_there_after_its_current_tuple() -> None:
     flow = Dataflow("slots")
-    numbers = flow.source("numbers", flows.Given(range(300)), gives=int)
+    numbers = flow.source("numbers", flows.Given(range(300)), emits=int)
     uneven = ServiceTime(distribution=Distribution.EXPONENTIAL)
     same = flow.map("same", int, numbers, cpu=0.01, service=uneven)
     flow.sink("out", Captured([]), same)
@@ -160,7 +160,7 @@ class Stuck(Source[str]):
 
 def refused(operator: Any = Forgetful, source: Any = Stuck, **options: Any) -> TestCluster:
     flow = Dataflow("refused")
-    words = flow.source("words", source, gives=str)
+    words = flow.source("words", source, emits=str)
     kept = flow.operator("keep", operator, words)
     flow.sink("out", Captured([]), kept)
     cluster = TestCluster(flow, **options).start()
@@ -209,7 +209,7 @@ class Numbering(Operator[int, int]):
 
 def numbering() -> Dataflow:
     flow = Dataflow("numbering")
-    numbers = flow.source("numbers", flows.Given(range(40), most=1), gives=int, cpu=0.0)
+    numbers = flow.source("numbers", flows.Given(range(40), most=1), emits=int, cpu=0.0)
     numbered = flow.operator("number", Numbering, numbers, cpu=0.0)
     flow.sink("out", Captured([]), numbered)
     return flow
@@ -258,7 +258,7 @@ def test_rejects_a_move_of_a_state_too_large_for_a_frame_and_resumes_it(
 ) -> None:
     monkeypatch.setattr(tasks, "LARGEST_STATE", 100)
     flow = Dataflow("large")
-    counted = flow.operator("count", flows.Count, flow.source("words", flows.Given(["x" * 300] * 40), gives=str))
+    counted = flow.operator("count", flows.Count, flow.source("words", flows.Given(["x" * 300] * 40), emits=str))
     flow.sink("out", Captured([]), counted)
     cluster = TestCluster(flow).start()
     cluster.settle(lambda: len(cluster.outputs["out"]) > 0)
@@ -326,8 +326,8 @@ def test_tasks_that_have_ended_move_without_their_logic() -> None:
             super().open(context)
 
     flow = Dataflow("ended")
-    first = flow.source("short", lambda: Noted(["a"]), gives=str)
-    second = flow.source("long", lambda: Noted([f"w{n}" for n in range(200)], most=1), gives=str)
+    first = flow.source("short", lambda: Noted(["a"]), emits=str)
+    second = flow.source("long", lambda: Noted([f"w{n}" for n in range(200)], most=1), emits=str)
     flow.sink("out", Captured([]), first, second, cpu=0.05)
     cluster = TestCluster(flow, emulate=tiny_cluster(2), window=4, in_flight=20).start()
     cluster.advance(2.0)
@@ -363,7 +363,7 @@ def ticking() -> Dataflow:
             return super().poll(now, limit) or []
 
     flow = Dataflow("ticking")
-    waits = flow.source("waits", Endless([5, 1, 3, 2, 4]), gives=int)
+    waits = flow.source("waits", Endless([5, 1, 3, 2, 4]), emits=int)
     ticks = flow.operator("tick", Ticking, waits)
     flow.sink("out", Captured([]), ticks)
     return flow

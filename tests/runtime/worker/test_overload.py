@@ -33,10 +33,10 @@ def overloaded(rate: float = 3 / SERVICE_S, *, key: bool = False, service: bool 
     """Start a quick operator that feeds a slow one, with three times as many tuples as the slow one can process."""
     clocked = Clocked()
     flow = ps.Dataflow("overload")
-    numbers = flow.source("in", ps.Generated(lambda i: i, rate=rate), gives=int)
-    quick = flow.map("quick", abs, numbers, gives=int)
+    numbers = flow.source("in", ps.Generated(lambda i: i, rate=rate), emits=int)
+    quick = flow.map("quick", abs, numbers, emits=int)
     fed = quick.fields(lambda _: 7) if key else quick
-    slow = flow.map("slow", clocked.slow if service else abs, fed, parallelism=2 if key else 1, gives=int)
+    slow = flow.map("slow", clocked.slow if service else abs, fed, parallelism=2 if key else 1, emits=int)
     flow.sink("out", ps.Discard(), slow)
     cluster = TestCluster(flow, workers=4, window=WINDOW, sample_tps=1.0, checkpoint_s=5.0, telemetry=False)
     clocked.clock = cluster.clock

@@ -52,8 +52,8 @@ def tasks_of(cluster: TestCluster) -> list[Task]:
 def wide(count: int, cpu: float) -> Dataflow:
     """Return a source, three words for each of its tuples, and a sink that takes so long for each."""
     flow = Dataflow("wide")
-    numbers = flow.source("numbers", flows.Given(range(count), most=50), gives=int, parallelism=2)
-    thrice = flow.flat_map("thrice", lambda number: [number] * 3, numbers, gives=int, parallelism=2)
+    numbers = flow.source("numbers", flows.Given(range(count), most=50), emits=int, parallelism=2)
+    thrice = flow.flat_map("thrice", lambda number: [number] * 3, numbers, emits=int, parallelism=2)
     flow.sink("out", Captured([]), thrice.fields(), parallelism=2, cpu=cpu)
     return flow
 
@@ -117,7 +117,7 @@ def test_no_source_task_has_more_in_flight_than_it_may(limit: int, options: dict
                 assert most <= limit
 
     flow = Dataflow("limited")
-    numbers = flow.source("numbers", flows.Given(range(400)), gives=int, parallelism=2, cpu=1e-4)
+    numbers = flow.source("numbers", flows.Given(range(400)), emits=int, parallelism=2, cpu=1e-4)
     same = flow.map("same", int, numbers.forward(), parallelism=2, cpu=3e-4)
     flow.sink("out", Captured([]), same, parallelism=2, cpu=1e-4)
     cluster = Watched(look, flow, in_flight=limit, **options)
@@ -157,7 +157,7 @@ class Last(Operator[int, str]):
 @pytest.mark.parametrize("options", [{"workers": 1}, {"workers": 3}, {"emulate": tiny_cluster(2)}])
 def test_the_last_tuples_follow_all_others_and_precede_the_end(options: dict[str, Any]) -> None:
     flow = Dataflow("last")
-    numbers = flow.source("numbers", flows.Given(range(100)), gives=int)
+    numbers = flow.source("numbers", flows.Given(range(100)), emits=int)
     summed = flow.operator("sum", Last, numbers)
     again = flow.map("again", str, summed)
     flow.sink("out", Captured([]), again)
@@ -176,10 +176,10 @@ def test_a_drain_loses_nothing_that_is_in_flight(options: dict[str, Any]) -> Non
         assert result.status.written == 3 * result.status.emitted
 
 
-def failing(operator: Any, *, gives: Any = None, direct: bool = False, outputs: Sequence[str] = ()) -> Dataflow:
+def failing(operator: Any, *, emits: Any = None, direct: bool = False, outputs: Sequence[str] = ()) -> Dataflow:
     flow = Dataflow("failing")
-    numbers = flow.source("numbers", flows.Given(range(50)), gives=int)
-    odd = flow.operator("odd", operator, numbers, gives=gives, outputs=outputs, parallelism=2)
+    numbers = flow.source("numbers", flows.Given(range(50)), emits=int)
+    odd = flow.operator("odd", operator, numbers, emits=emits, outputs=outputs, parallelism=2)
     outlet = odd["a"] if outputs else odd
     flow.sink("out", Captured([]), outlet.direct() if direct else outlet.to_first())
     return flow
@@ -207,7 +207,7 @@ EMITTED: dict[str, tuple[Any, dict[str, Any], str]] = {
         r"odd\[[01]\]: odd->out: tuple 1180591620717411303424 cannot be sent, can't serialize ints",
     ),
     "an object": (object, {}, r"odd\[[01]\]: odd->out: tuple <class 'object'> cannot be sent"),
-    "not as declared": ("x", {"gives": int}, r"out\[0\]: odd->out.gives: tuple 'x' is not of the declared type"),
+    "not as declared": ("x", {"emits": int}, r"out\[0\]: odd->out.emits: tuple 'x' is not of the declared type"),
     "no such output": (
         ("c", 1),
         {"outputs": ("a", "b")},
@@ -266,7 +266,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
 def test_a_sources_error_ends_the_run_and_names_it(case: str, options: dict[str, Any]) -> None:
     source, expected = MISTAKES[case]
     flow = Dataflow("mistaken")
-    flow.sink("out", Captured([]), flow.source("odd", source, gives=int))
+    flow.sink("out", Captured([]), flow.source("odd", source, emits=int))
     cluster = TestCluster(flow, **options).start()
     with pytest.raises(ApplicationFailed, match=expected):
         cluster.finish()
@@ -289,7 +289,7 @@ def test_a_timer_without_a_valid_time_ends_the_run_and_names_the_operator(when: 
     with pytest.raises(
         ApplicationFailed, match=rf"odd\[[01]\]: at: expected a time in seconds, got {when!r}; .* on tuple"
     ):
-        run(failing(lambda: Untimely(when), gives=int))
+        run(failing(lambda: Untimely(when), emits=int))
 
 
 class Bursting(Operator[int, int]):
@@ -310,7 +310,7 @@ def test_timers_wait_for_room(options: dict[str, Any], monkeypatch: pytest.Monke
     monkeypatch.setattr(channels, "FULL", 30)
     flow = Dataflow("bursting")
     numbers = flow.source("numbers", Generated(int, rate=400.0), cpu=1e-4)
-    burst = flow.operator("burst", Bursting, numbers, gives=int, cpu=1e-4)
+    burst = flow.operator("burst", Bursting, numbers, emits=int, cpu=1e-4)
     flow.sink("out", Captured([]), burst, cpu=0.005)
     most = 0
 
@@ -343,7 +343,7 @@ class Restless(Operator[int, int]):
 @pytest.mark.parametrize("options", [{"workers": 1}, {"emulate": tiny_cluster(1)}])
 def test_a_timer_that_sets_another_does_not_starve_others(options: dict[str, Any]) -> None:
     flow = Dataflow("restless")
-    restless = flow.operator("restless", Restless, flow.source("numbers", Generated(int, rate=1.0)), gives=int)
+    restless = flow.operator("restless", Restless, flow.source("numbers", Generated(int, rate=1.0)), emits=int)
     flow.sink("out", Captured([]), restless)
     cluster = TestCluster(flow, **options).start()
     cluster.settle(lambda: bool(cluster.outputs["out"]) and cluster.outputs["out"][-1] < 990, steps=5_000)
@@ -393,7 +393,7 @@ def test_names_a_sink_that_raises_in_any_method(fails: str) -> None:
 def test_what_was_opened_is_closed_when_another_task_fails() -> None:
     notes: list[str] = []
     flow = Dataflow("shut")
-    numbers = flow.source("numbers", flows.Given(range(50)), gives=int)
+    numbers = flow.source("numbers", flows.Given(range(50)), emits=int)
     flow.sink("out", Shut(notes), flow.operator("odd", lambda: Emits(KeyError("lost")), numbers))
     cluster = TestCluster(flow, workers=2, capture=False).start()
     with pytest.raises(ApplicationFailed):
@@ -426,7 +426,7 @@ def test_the_status_names_the_slots_of_every_machine_the_empty_ones_too() -> Non
 def test_forward_streams_have_their_own_progress() -> None:
     """A task that a source task has no way to must not be waited for."""
     flow = Dataflow("forward")
-    numbers = flow.source("numbers", flows.Given(range(200)), gives=int, parallelism=2)
+    numbers = flow.source("numbers", flows.Given(range(200)), emits=int, parallelism=2)
     same = flow.map("same", int, numbers.forward(), parallelism=2)
     flow.sink("near", Captured([]), same.forward(), parallelism=2)
     flow.sink("any", Captured([]), same, parallelism=3)

@@ -33,7 +33,7 @@ from penstock.runtime.worker.task import Task
 from penstock.runtime.worker.tuple_policies.router import Router
 from penstock.testing import Captured, TestCluster, tiny_cluster
 from penstock.testing.bugs import injected
-from penstock.testing.drawing import ROUTINGS, SENDINGS, Fault, draw, drawn_policies
+from penstock.testing.drawing import ROUTINGS, SENDINGS, Fault, draw_schedule, drawn_policies
 from penstock.testing.faults import FaultyCluster
 from tests.runtime import flows
 
@@ -101,8 +101,8 @@ class Endless(Source[Any]):
 def spread(rate: float, count: int, tasks: int = 2, cpu: float = 2e-3) -> Dataflow:
     """Return an application whose source gives numbers to any of some tasks, which say which of them has got one."""
     flow = Dataflow("spread")
-    numbers = flow.source("in", Endless(range(count), rate), gives=int)
-    told = flow.operator("work", Which, numbers, parallelism=tasks, cpu=cpu, gives=tuple[int, int])
+    numbers = flow.source("in", Endless(range(count), rate), emits=int)
+    told = flow.operator("work", Which, numbers, parallelism=tasks, cpu=cpu, emits=tuple[int, int])
     flow.sink("out", Captured([]), told)
     return flow
 
@@ -296,8 +296,8 @@ def test_credit_reports_the_time_per_tuple_with_what_the_slot_does_for_other_tas
 
 def test_prices_propagate_upstream() -> None:
     flow = Dataflow("two-hops")
-    numbers = flow.source("in", Endless(range(200), 300.0), gives=int)
-    first = flow.operator("first", Which, numbers, parallelism=2, cpu=1e-4, gives=tuple[int, int])
+    numbers = flow.source("in", Endless(range(200), 300.0), emits=int)
+    first = flow.operator("first", Which, numbers, parallelism=2, cpu=1e-4, emits=tuple[int, int])
     flow.sink("out", Captured([]), first, parallelism=2, cpu=3e-3)
     placement = ["home/0", "slow/0", "fast/0", "home/1", "home/1"]
     policies = TuplePolicies(routing="potus-plus:v=10", slot_ms=5.0)
@@ -322,7 +322,7 @@ def hurried(sending: str) -> TestCluster:
     """Return an application of which one task has ten tuples at once for each of the other, over a narrow card."""
     flow = Dataflow("hurried")
     numbers = flow.source("in", Endless([(int(n % 11 == 0), (n % 11 == 0, n)) for n in range(110)]))
-    passed = flow.map("pass", tuple, numbers.direct(), parallelism=2, gives=tuple[bool, int])
+    passed = flow.map("pass", tuple, numbers.direct(), parallelism=2, emits=tuple[bool, int])
     flow.sink("out", Captured([]), passed)
     placement = ["home/0", "home/0", "home/1", "fast/0"]
     return TestCluster(
@@ -376,8 +376,8 @@ def test_no_policy_holds_a_barrier_back() -> None:
 @pytest.mark.parametrize("grouping", ["shuffle", "partial-key"])
 def test_what_a_policy_keeps_waiting_leaves_with_the_end(grouping: str) -> None:
     flow = Dataflow("kept")
-    numbers = flow.source("in", Generated(int, count=3), gives=int)
-    passed = flow.map("pass", abs, numbers, gives=int)
+    numbers = flow.source("in", Generated(int, count=3), emits=int)
+    passed = flow.map("pass", abs, numbers, emits=int)
     flow.sink("out", Captured([]), passed.partial_key() if grouping == "partial-key" else passed, parallelism=2)
     policies = TuplePolicies(routing="potus:v=100,spread=none")
     cluster = TestCluster(flow, workers=2, placement=["w0/0", "w0/0", "w1/0", "w1/0"], tuples=policies)
@@ -387,8 +387,8 @@ def test_what_a_policy_keeps_waiting_leaves_with_the_end(grouping: str) -> None:
 def quiet(routing: str) -> TestCluster:
     """Return an application with three tuples, which an operator gives to sinks that are a link away."""
     flow = Dataflow("quiet")
-    numbers = flow.source("in", Endless(range(3)), gives=int)
-    flow.sink("out", Captured([]), flow.map("pass", abs, numbers, gives=int), parallelism=2)
+    numbers = flow.source("in", Endless(range(3)), emits=int)
+    flow.sink("out", Captured([]), flow.map("pass", abs, numbers, emits=int), parallelism=2)
     policies = TuplePolicies(routing=routing)
     placement = ["home/0", "home/1", "fast/0", "fast/1"]
     return TestCluster(flow, emulate=uneven(), placement=placement, tuples=policies, checkpoint_s=0.0)
@@ -431,7 +431,7 @@ def test_a_task_may_leave_while_policies_are_switched() -> None:
 
 def test_a_switch_without_effect_is_rejected() -> None:
     flow = Dataflow("keyed")
-    flow.sink("out", Captured([]), flow.source("in", Endless(range(3)), gives=int).fields(), parallelism=2)
+    flow.sink("out", Captured([]), flow.source("in", Endless(range(3)), emits=int).fields(), parallelism=2)
     cluster = TestCluster(flow).start()
     with pytest.raises(PenstockError, match="no stream can have 'potus'; there are in->out by fields; leave it out"):
         cluster.request([], lambda _: None, tuples=TuplePolicies(routing="potus"))
@@ -469,7 +469,7 @@ def test_a_rejected_switch_changes_nothing() -> None:
 def test_policies_that_were_switched_are_in_force_after_recoveries_and_with_another_driver() -> None:
     kept = []
     for seed in range(16):
-        schedule = draw(seed)
+        schedule = draw_schedule(seed)
         faults = [Fault("switch", event=60), Fault("crash", event=120), Fault("driver", event=150)]
         schedule.faults[:] = faults
         cluster = FaultyCluster(schedule)
@@ -492,7 +492,7 @@ def test_a_worker_without_policies_loads_no_compiler() -> None:
 
 def test_a_process_holds_back_what_its_sockets_do_not_take() -> None:
     flow = Dataflow("held")
-    numbers = flow.source("in", Endless(range(50)), gives=int)
+    numbers = flow.source("in", Endless(range(50)), emits=int)
     flow.sink("out", Captured([]), numbers)
     cluster = TestCluster(flow, placement=["w0/0", "w1/0"], tuples=TuplePolicies(sending="round-robin"))
     unsent = [100_000]
@@ -513,8 +513,8 @@ def test_a_process_holds_back_what_its_sockets_do_not_take() -> None:
 )
 def test_a_barrier_passes_a_task_full_of_tuples_that_a_policy_holds(policies: TuplePolicies) -> None:
     flow = Dataflow("full")
-    numbers = flow.source("in", Endless(range(12_000)), gives=int)
-    passed = flow.map("pass", abs, numbers, parallelism=2, gives=int)
+    numbers = flow.source("in", Endless(range(12_000)), emits=int)
+    passed = flow.map("pass", abs, numbers, parallelism=2, emits=int)
     flow.sink("out", Captured([]), passed, parallelism=2)
     placement = ["w0/0", "w0/0", "w0/0", "w1/0", "w1/0"]
     cluster = TestCluster(flow, placement=placement, tuples=policies, checkpoint_s=0.5, window=8192, sample_tps=0.0)

@@ -6,7 +6,7 @@ from math import floor, inf
 
 import numpy as np
 
-from penstock.model.slotted import Longs, System
+from penstock.model.slotted import Longs, SlottedSystem
 from penstock.policies.api import Rule
 from penstock.policies.tuples.lanes import empty_queues, idle_lanes
 from penstock.policies.tuples.routing import route, tell_price
@@ -40,7 +40,7 @@ def lists(number: int) -> list[list[Item]]:
 class Plain:
     """A system and what happens to it, slot by slot."""
 
-    system: System
+    system: SlottedSystem
     rule: Rule
     roots: list[Root]
     lead: list[int]

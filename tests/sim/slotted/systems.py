@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.model.cluster import Cluster, Machine
-from penstock.model.slotted import Longs, Placed, System, build_system
+from penstock.model.slotted import Longs, PlacedApplication, SlottedSystem, build_slotted_system
 from penstock.model.topology import Component, Grouping, Kind, Stream, Topology
 from penstock.policies.registry import routing_policy
 from penstock.policies.tuples.lanes import Lanes, Queues
 from penstock.sim.slotted import Arrivals, Outcome, simulate
 from penstock.sim.slotted.simulation import run_slots
-from penstock.sim.slotted.state import Counts, Feed, State
+from penstock.sim.slotted.state import RootArrivals, SlotCounts, SlottedState
 
 GROUPINGS = (Grouping.SHUFFLE, Grouping.SHUFFLE, Grouping.ALL, Grouping.GLOBAL)
 MACHINES = 3
@@ -23,7 +23,7 @@ def mesh(number: int = MACHINES) -> Cluster:
     return Cluster(name="mesh", machines=tuple(Machine(name=f"m{i}") for i in range(number)))
 
 
-def line(*widths: int, service: float | Sequence[float] = 1.0, limit: int = 1000, cost: float = 1.0) -> System:
+def line(*widths: int, service: float | Sequence[float] = 1.0, limit: int = 1000, cost: float = 1.0) -> SlottedSystem:
     """Components of these widths one after another, each task on a machine of its own."""
     kinds = [Kind.SOURCE, *[Kind.OPERATOR] * (len(widths) - 2), Kind.SINK]
     components = [Component(name=f"c{i}", kind=kinds[i], parallelism=width) for i, width in enumerate(widths)]
@@ -31,13 +31,13 @@ def line(*widths: int, service: float | Sequence[float] = 1.0, limit: int = 1000
     topology = Topology(name="line", components=tuple(components), streams=tuple(streams))
     number = sum(widths)
     between = cost * (1.0 - np.eye(number))
-    system = build_system([Placed(topology, range(number))], mesh(number), cost=between, limit=limit)
+    system = build_slotted_system([PlacedApplication(topology, range(number))], mesh(number), cost=between, limit=limit)
     served = np.full(number, np.inf)
     served[widths[0] :] = service
     return system._replace(service=served)
 
 
-def random_system(rng: np.random.Generator, groupings: Sequence[Grouping] = GROUPINGS) -> System:
+def random_system(rng: np.random.Generator, groupings: Sequence[Grouping] = GROUPINGS) -> SlottedSystem:
     """Sources, operators and sinks, with forks, joins, copies, any selectivity, and limits that are reached."""
     kinds = [Kind.SOURCE] * rng.integers(1, 3) + [Kind.OPERATOR] * rng.integers(0, 3) + [Kind.SINK]
     components = [
@@ -58,12 +58,12 @@ def random_system(rng: np.random.Generator, groupings: Sequence[Grouping] = GROU
     topology = Topology(name="random", components=tuple(components), streams=tuple(streams))
     slots = rng.integers(0, MACHINES, topology.task_count).tolist()
     between = rng.integers(0, 4, (MACHINES, MACHINES)).astype(np.float64)
-    system = build_system([Placed(topology, slots)], mesh(), cost=between)
+    system = build_slotted_system([PlacedApplication(topology, slots)], mesh(), cost=between)
     service = rng.choice([0.4, 1.0, 1.5, 2.0, 3.7, 5.0, np.inf], system.tasks)
     return system._replace(service=np.where(system.source, np.inf, service), limit=rng.integers(2, 12, system.tasks))
 
 
-def random_arrivals(system: System, slots: int, rng: np.random.Generator, ahead: bool = False) -> Arrivals:
+def random_arrivals(system: SlottedSystem, slots: int, rng: np.random.Generator, ahead: bool = False) -> Arrivals:
     """Poisson arrivals; with look-ahead, what is predicted is often wrong."""
     counts = np.where(system.source[:, None], rng.poisson(1.2, (system.tasks, slots)), 0)
     if not ahead:
@@ -77,16 +77,16 @@ class Inside(NamedTuple):
     """The tables of a simulation, when it began and when it had ended."""
 
     outcome: Outcome
-    state: State
+    state: SlottedState
     queues: Queues
     lanes: Lanes
-    feed: Feed
-    counts: Counts
+    feed: RootArrivals
+    counts: SlotCounts
     turn: Longs  # at the beginning
     rng: np.random.Generator  # at the beginning
 
 
-def look_inside(system: System, arrivals: Arrivals, spec: str, run: Any = run_slots, **settings: Any) -> Inside:
+def look_inside(system: SlottedSystem, arrivals: Arrivals, spec: str, run: Any = run_slots, **settings: Any) -> Inside:
     """Simulate, and keep the tables."""
     begun: list[Any] = []
     ended: list[Any] = []

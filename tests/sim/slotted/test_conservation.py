@@ -10,7 +10,7 @@ from penstock.policies.registry import PolicyKind, names, routing_policy, sendin
 from penstock.sim.slotted import Keys, simulate
 from penstock.sim.slotted.conservation import FAULTS, first_fault
 from penstock.sim.slotted.simulation import run_slots
-from penstock.sim.slotted.state import HEAD, LANE, PENDING, SIZE, TAIL, State
+from penstock.sim.slotted.state import HEAD, LANE, PENDING, SIZE, TAIL, SlottedState
 from tests.interpreting import wholly_interpreted
 from tests.sim.slotted.systems import Inside, line, look_inside, random_arrivals, random_system
 
@@ -41,7 +41,7 @@ def filled() -> Inside:
     return look_inside(system, arrivals, "potus:v=0")
 
 
-def longest(state: State, begin: int = 0, end: int | None = None) -> int:
+def longest(state: SlottedState, begin: int = 0, end: int | None = None) -> int:
     return begin + int(np.argmax(state.lists[begin:end, SIZE]))
 
 

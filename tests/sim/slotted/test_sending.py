@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.kernel import interpreted
-from penstock.model.slotted import Longs, Placed, build_system
+from penstock.model.slotted import Longs, PlacedApplication, build_slotted_system
 from penstock.model.topology import Component, Kind, Stream, Topology
 from penstock.policies.registry import PolicyKind, names, routing_policy, sending_policy
 from penstock.policies.tuples.sending import STATE, send
@@ -189,7 +189,7 @@ def test_every_machine_sends_no_more_than_its_card_takes(spec: str) -> None:
     )
     cluster = Cluster(name="cards", machines=tuple(Machine(name=f"m{number}") for number in range(machines + 1)))
     slots = [number // each for number in range(machines * each)] + [machines]
-    system = build_system([Placed(topology, slots)], cluster, capacity=capacity)
+    system = build_slotted_system([PlacedApplication(topology, slots)], cluster, capacity=capacity)
     counts = np.zeros((system.tasks, 400), dtype=np.int64)
     counts[:-1] = np.random.default_rng(8).poisson(0.8 * capacity / each, (machines * each, 400))
     outcome = simulate(system, Arrivals(counts), routing_policy("shuffle"), sending_policy(spec), check=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from penstock.model.errors import InvalidInput
-from penstock.model.slotted import System
+from penstock.model.slotted import SlottedSystem
 from penstock.policies.registry import PolicyKind, names, routing_policy, sending_policy
 from penstock.sim.slotted import Arrivals, Keys, Outcome, simulate
 from penstock.sim.slotted.simulation import ROWS, run_slots
@@ -31,7 +31,7 @@ SPECS = (
 )
 
 
-def plainly(system: System, arrivals: Arrivals, inside: Inside, spec: str) -> Plain:
+def plainly(system: SlottedSystem, arrivals: Arrivals, inside: Inside, spec: str) -> Plain:
     """The same in plain Python: equal tuples come, and equal random numbers are drawn."""
     first, known = inside.feed.first, inside.feed.known
     roots = []

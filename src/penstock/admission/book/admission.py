@@ -15,7 +15,7 @@ from penstock.admission.book.sharing import recompute_shares
 from penstock.admission.book.shortages import describe_limit, describe_needs, describe_users, explain_shortage
 from penstock.admission.book.suggestions import suggestions
 from penstock.admission.book.trials import Suggestion
-from penstock.estimate.availability import MOST_PATHS
+from penstock.estimate.availability import MAX_PATHS
 from penstock.model.book import BANDWIDTH, CPU, RECEIVING, SENDING, Book, Booking
 from penstock.model.errors import InvalidInput
 from penstock.model.topology import Application
@@ -157,11 +157,11 @@ def _why(book: Book, request: Request, found: PathSelection) -> tuple[str, str]:
 
 
 def _refuse_nonsense(application: Application, paths: int, estimate: bool) -> None:
-    if not 1 <= paths <= (MOST_ESTIMATED if estimate else MOST_PATHS):
-        if MOST_PATHS < paths <= MOST_ESTIMATED:
-            problem = f"expected at most {MOST_PATHS} for an exact availability, got {paths}"
+    if not 1 <= paths <= (MOST_ESTIMATED if estimate else MAX_PATHS):
+        if MAX_PATHS < paths <= MOST_ESTIMATED:
+            problem = f"expected at most {MAX_PATHS} for an exact availability, got {paths}"
             raise InvalidInput("paths", f"{problem}; estimate it (--estimate) or allow fewer")
-        most = MOST_ESTIMATED if estimate else MOST_PATHS
+        most = MOST_ESTIMATED if estimate else MAX_PATHS
         raise InvalidInput("paths", f"expected a number from 1 to {most}, got {paths}")
     for position, component in enumerate(application.components):
         for name in (CPU, BANDWIDTH, SENDING, RECEIVING, MEMORY):

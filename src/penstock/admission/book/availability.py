@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from penstock.estimate.availability import MOST_PATHS, Estimate, any_works, carries, estimate_carries
+from penstock.estimate.availability import MAX_PATHS, Estimate, any_works, carries, estimate_carries
 from penstock.model.book import Booking
 
 DRAWS = 20_000  # random draws per estimate
@@ -18,7 +18,7 @@ def compute_availability(
     seed: int,
 ) -> Estimate:
     """Return the probability that paths carry a rate; without `rates`, that any path works."""
-    if len(paths) <= MOST_PATHS:
+    if len(paths) <= MAX_PATHS:
         exact = any_works(paths, fails) if rates is None else carries(paths, rates, wanted, fails)
         return Estimate(exact, exact, exact)
     own, enough = ([1.0] * len(paths), 1.0) if rates is None else (rates, wanted)

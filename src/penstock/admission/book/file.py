@@ -18,7 +18,7 @@ import msgspec
 from penstock.admission.book.sharing import assess_availabilities, recompute_shares
 from penstock.model.book import FORMAT, Book
 from penstock.model.decoding import Undecodable, decode_json
-from penstock.model.entity import LEAST_PRIORITY, MOST_PRIORITY, explain
+from penstock.model.entity import MAX_PRIORITY, MIN_PRIORITY, to_invalid_input
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.files import read_text, write_whole
 
@@ -55,7 +55,7 @@ class BookFile:
             within = _within_range(body)
             return (assess_availabilities if within == body else recompute_shares)(msgspec.convert(within, Book))
         except msgspec.ValidationError as error:
-            raise FileProblem(f"{self.path}: {explain(error, body, Book)}") from None
+            raise FileProblem(f"{self.path}: {to_invalid_input(error, body, Book)}") from None
         except InvalidInput as mistake:
             raise FileProblem(f"{self.path}: {mistake}") from None
 
@@ -129,7 +129,7 @@ def _mended(part: Any, inside: str = "") -> Any:
     priority = part.get("priority")
     if not isinstance(priority, float | int) or priority <= 0:
         return part
-    return {**part, "priority": min(max(priority, LEAST_PRIORITY), MOST_PRIORITY)}
+    return {**part, "priority": min(max(priority, MIN_PRIORITY), MAX_PRIORITY)}
 
 
 def _checksum(body: Any) -> str:

@@ -29,14 +29,14 @@ from penstock.admission.book.availability import compute_availability
 from penstock.admission.book.free_capacity import FreeCapacity, Need, find_free_capacity
 from penstock.admission.book.paths import Found, Request, Shortage, next_path
 from penstock.estimate.availability import (
-    MOST_PATHS,
+    MAX_PATHS,
     REACHED,
     Estimate,
     carried,
     failed_sets,
 )
 from penstock.model.book import CPU, ROUNDING, Book
-from penstock.model.cluster import check_pins, indispensable
+from penstock.model.cluster import check_pins, required_machines
 from penstock.policies.allocation.prediction import predicted
 
 MAX_AVOIDED = 6  # elements that the second search tries to avoid, one at a time
@@ -135,7 +135,7 @@ def _cut_down(
 ) -> list[float]:
     """Return the minimum rates that keep a guarantee, reduced from the last path to the first."""
     cut = list(rates)
-    if len(paths) > MOST_PATHS:
+    if len(paths) > MAX_PATHS:
         return cut
     failed = failed_sets([path.load for path in paths], fails)
     for number in reversed(range(len(cut))):
@@ -190,7 +190,7 @@ def _another_way(
     book: Book, request: Request, room: FreeCapacity, paths: list[Found], rates: list[float] | None = None
 ) -> Found | None:
     """Return a path that avoids an element of the earlier ones; None if none of the few tried can be avoided."""
-    needed = indispensable(request.application, room.as_cluster())
+    needed = required_machines(request.application, room.as_cluster())
     ends = [element for element in rank_elements(book, request, paths, rates) if element not in needed]
     for element in ends[:MAX_AVOIDED]:
         found = next_path(request, room.without(element), book.cluster)

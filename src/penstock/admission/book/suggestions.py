@@ -21,7 +21,7 @@ from penstock.admission.book.free_capacity import MEMORY
 from penstock.admission.book.path_selection import PathSelection, select_paths
 from penstock.admission.book.paths import Request
 from penstock.admission.book.trials import DIGITS, HALVINGS, MIN_SHARE, Suggestion, SuggestionKind, Trials, rounded_down
-from penstock.estimate.availability import MOST_PATHS, carried, failed_sets
+from penstock.estimate.availability import MAX_PATHS, carried, failed_sets
 from penstock.model.book import ROUNDING, Book, Booking
 
 MAX_RELEASED = 4  # applications whose release is tried
@@ -36,7 +36,7 @@ def suggestions(book: Book, request: Request, refused: PathSelection) -> tuple[S
     found = [_restored(trials, refused), _more_paths(trials, refused)]  # first what needs few trials, which are limited
     if request.application.guaranteed_tps is not None:
         released = _released(trials, refused)
-        rate = _best_rate(trials, refused) if 0 < len(refused.paths) <= MOST_PATHS else None
+        rate = _best_rate(trials, refused) if 0 < len(refused.paths) <= MAX_PATHS else None
         found += [*suggest_increases(trials, refused), released, rate]
     elif not refused.paths:
         found += [*suggest_any_increase(trials, refused), _released(trials, refused)]
@@ -84,16 +84,16 @@ def _released(trials: Trials, refused: PathSelection) -> Suggestion | None:
 def _more_paths(trials: Trials, refused: PathSelection) -> Suggestion | None:
     """Return the number of paths that would suffice if the maximum allowed does not."""
     request = trials.request
-    if len(refused.paths) < request.paths or request.paths >= MOST_PATHS:
+    if len(refused.paths) < request.paths or request.paths >= MAX_PATHS:
         return None
 
     def enough(number: int) -> bool:
         return trials.met(trials.room, request._replace(paths=number))
 
-    if not enough(MOST_PATHS):
+    if not enough(MAX_PATHS):
         return None
     # Fewer paths may be booked in the end, but this many have to be searched for.
-    fewer = range(request.paths + 1, MOST_PATHS)
+    fewer = range(request.paths + 1, MAX_PATHS)
     number = fewer.start + bisect_left(fewer, True, key=enough)
     text = f"{number} paths instead of {request.paths} would suffice"
     return Suggestion(SuggestionKind.PATHS, "", request.paths, number, text)

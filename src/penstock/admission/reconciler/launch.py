@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from penstock.admission.reconciler.split_logs import Splits
 from penstock.api.dataflow import Dataflow
-from penstock.api.sources.split import split
+from penstock.api.sources.split import split_sources
 from penstock.model.book import Book, BookedPath, Booking
 from penstock.model.cluster import Cluster, machine_of
 from penstock.model.errors import InvalidInput, UnknownName
-from penstock.model.limits import Limits, changed_limits
+from penstock.model.limits import Limits, update_limits
 from penstock.model.part import part_of
 from penstock.model.plan import Plan, digest
 from penstock.model.status import Status
@@ -105,12 +105,12 @@ def launch(book: Book, booking: Booking, path: BookedPath, flow: Dataflow, split
     cluster, plan = part_of(book.cluster, booking.application, path.plan)
     plan = replace(plan, application_digest=digest(flow.application))  # the plan's digest includes the guarantees
     note_folder = partial(splits.note_run, name)
-    return Launch(split(flow, splits.folder, name), cluster, plan, booked_limits(booking, path), note_folder)
+    return Launch(split_sources(flow, splits.folder, name), cluster, plan, booked_limits(booking, path), note_folder)
 
 
 def booked_limits(booking: Booking, path: BookedPath) -> dict[str, float]:
     """Return the booked rate of a path by source, in proportion to the sources' offered rates."""
-    return changed_limits({}, path.rate_tps, booking.application)
+    return update_limits({}, path.rate_tps, booking.application)
 
 
 def used_machines(path: BookedPath) -> tuple[str, ...]:

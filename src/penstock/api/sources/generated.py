@@ -6,7 +6,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, TypeVar, get_type_hints
 
 from penstock.api.contracts import Source, TaskContext, Timed
-from penstock.api.sources.pace import Arrivals, Pace
+from penstock.api.sources.pace import ArrivalProcess, Pace
 from penstock.model.errors import InvalidInput
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class Generated(Source[T]):
         self,
         make: Callable[[int], T],
         rate: float | None = None,
-        arrivals: Arrivals | None = None,
+        arrivals: ArrivalProcess | None = None,
         count: int | None = None,
     ) -> None:
         if not callable(make):
@@ -39,7 +39,7 @@ class Generated(Source[T]):
         self.make = make
         self.pace = Pace(rate, arrivals)
         self.count = count
-        self.gives = _returned(make)
+        self.emits = _returned(make)
 
     @property
     def rate_tps(self) -> float | None:

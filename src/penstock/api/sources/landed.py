@@ -31,7 +31,7 @@ def batch_name(batch: int) -> str:
 
 
 class Landed(Source[Any]):
-    """The rows of a Spark streaming DataFrame, written to a folder: `Landed("landing", gives=Reading)`.
+    """The rows of a Spark streaming DataFrame, written to a folder: `Landed("landing", emits=Reading)`.
 
     folder: the folder of the batches, at the same path on every worker. It may be created later.
     gives: the type of the tuples: a msgspec Struct with the columns as fields, against which every row is checked, or
@@ -43,11 +43,11 @@ class Landed(Source[Any]):
 
     rewinds = True
 
-    def __init__(self, folder: str | Path, gives: type = dict) -> None:
-        if not isinstance(gives, type) or not issubclass(gives, dict | msgspec.Struct):
-            raise InvalidInput("gives", f"expected dict or a subclass of msgspec.Struct, got {gives!r}")
+    def __init__(self, folder: str | Path, emits: type = dict) -> None:
+        if not isinstance(emits, type) or not issubclass(emits, dict | msgspec.Struct):
+            raise InvalidInput("emits", f"expected dict or a subclass of msgspec.Struct, got {emits!r}")
         self.folder = Path(os.path.abspath(folder))  # workers have other working directories
-        self.gives = gives
+        self.emits = emits
 
     def check(self) -> None:
         """Reject a path that is a file."""
@@ -58,7 +58,7 @@ class Landed(Source[Any]):
         """Initialise the state; `poll` scans the folder."""
         self.check()
         self._task, self._tasks = context.task, context.tasks
-        self._decode, self._decode_lines = json_decoder(self.gives), json_lines_decoder(self.gives)
+        self._decode, self._decode_lines = json_decoder(self.emits), json_lines_decoder(self.emits)
         self._batch = 0  # the current batch, or the lowest id that may come next
         self._row = 0  # rows read from it
         self._last = b""  # the last of these rows
@@ -155,7 +155,7 @@ class Landed(Source[Any]):
                 self._decode(line)
             except Undecodable as error:
                 row = line.decode("utf-8", "replace").strip()[:80]
-                return FileProblem(f"{path}: line {number}: expected {self.gives.__name__}, got {row!r}; {error}")
+                return FileProblem(f"{path}: line {number}: expected {self.emits.__name__}, got {row!r}; {error}")
         raise AssertionError("rows that can be decoded individually can be decoded together")
 
 

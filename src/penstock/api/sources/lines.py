@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.api.contracts import Source, TaskContext, Timed
 from penstock.api.sources.line_reader import LineReader, files_of, first_line, open_file, texts
-from penstock.api.sources.pace import Arrivals, Pace, check_number
+from penstock.api.sources.pace import ArrivalProcess, Pace, check_number
 from penstock.model.errors import InvalidInput
 
 BLOCK = 256  # lines read ahead per task if their times are needed
@@ -48,7 +48,7 @@ class Lines(Source[str]):
         path: str | Path,
         rate: float | None = None,
         timestamps: Timestamps | None = None,
-        arrivals: Arrivals | None = None,
+        arrivals: ArrivalProcess | None = None,
         repeat: bool = False,
         speed: float = 1.0,
     ) -> None:

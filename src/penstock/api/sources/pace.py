@@ -8,7 +8,7 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 from zlib import crc32
 
 import numpy as np
@@ -23,7 +23,8 @@ SHORTEST_BLOCK = 0.02  # s
 DRAWN_FIRST = 1 << 14  # slots of an arrival process drawn at first; each further draw doubles the total
 
 
-class Arrivals(Protocol):
+@runtime_checkable
+class ArrivalProcess(Protocol):
     """An arrival process: the number of tuples that arrive in each of a number of equal slots.
 
     Tuples arrive at random times within their slot, unless an attribute `even` is true.
@@ -31,7 +32,7 @@ class Arrivals(Protocol):
 
     @property
     def rate(self) -> float | None:
-        """The mean in tuples per second, if known."""
+        """The mean in tuples per second; None if only a recording determines it."""
         ...
 
     @property
@@ -40,7 +41,7 @@ class Arrivals(Protocol):
         ...
 
     def counts(self, slots: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return the number of tuples that arrive in each of the first `slots` slots."""
+        """Return the number of tuples that arrive in each of the first `slots` slots. [slots]"""
         ...
 
 
@@ -63,7 +64,7 @@ class Pace:
     these few boundaries.
     """
 
-    def __init__(self, rate: float | None = None, arrivals: Arrivals | None = None) -> None:
+    def __init__(self, rate: float | None = None, arrivals: ArrivalProcess | None = None) -> None:
         if rate is not None and arrivals is not None:
             raise InvalidInput("rate", f"expected rate or arrivals, got rate {rate!r} and {arrivals!r}; remove one")
         if rate is not None:
@@ -256,7 +257,7 @@ class _Drawn(_Blocks):
     without its predecessors. Blocks are short, so that drawing one does not delay other tuples.
     """
 
-    def __init__(self, process: Arrivals, context: TaskContext) -> None:
+    def __init__(self, process: ArrivalProcess, context: TaskContext) -> None:
         super().__init__()
         self.process = process
         self.name = _fingerprint(process)
@@ -326,7 +327,7 @@ class _Counts:
     Each draw starts at the first slot, because the process depends on the time of day, or on a position in a trace.
     """
 
-    def __init__(self, process: Arrivals, seed: tuple[int, int], block: int) -> None:
+    def __init__(self, process: ArrivalProcess, seed: tuple[int, int], block: int) -> None:
         self.process = process
         self.seed = seed
         self.first = math.ceil(DRAWN_FIRST / block) * block  # no block spans two draws
@@ -346,7 +347,7 @@ class _Counts:
         self.counts = self.process.counts(self.end, np.random.default_rng(self.seed))[self.begin :].copy()
 
 
-def _fingerprint(process: Arrivals) -> str:
+def _fingerprint(process: ArrivalProcess) -> str:
     """Return a short name that differs between processes with different reprs, ignoring memory addresses."""
     text = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(process))
     return f"arrivals {crc32(f'{text} {process.rate} {process.slot}'.encode()):08x}"

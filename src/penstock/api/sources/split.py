@@ -205,7 +205,7 @@ class _Reader:
         self._generous |= len(values) > limit
 
 
-def split(flow: Dataflow, folder: Path | str, path: str) -> Dataflow:
+def split_sources(flow: Dataflow, folder: Path | str, path: str) -> Dataflow:
     """Return a dataflow as one of its paths: its sources are shared with the other paths through logs in a folder."""
     parts = dict(flow.parts)
     for name, part in flow.parts.items():

@@ -28,7 +28,7 @@ Place = tuple[int, Any]
 BEGINNING: Place = (0, None)
 
 
-class Begun(msgspec.Struct, frozen=True, tag="begun"):
+class SourceStarted(msgspec.Struct, frozen=True, tag="begun"):
     """When the source's first tuple was due."""
 
     at: float  # seconds of the wall clock, which paths on other hosts share
@@ -52,14 +52,14 @@ class Returned(msgspec.Struct, frozen=True):
     position: Any = None  # None: the source's beginning
 
 
-class GivenUp(msgspec.Struct, frozen=True, tag="given up"):
+class PathAbandoned(msgspec.Struct, frozen=True, tag="given up"):
     """An abandoned path, which must take no more, with its unfinished numbers, in one atomic entry."""
 
     path: str
     returned: list[Returned] = []
 
 
-class Ran(msgspec.Struct, frozen=True, tag="ran"):
+class PathRun(msgspec.Struct, frozen=True, tag="ran"):
     """The run of a path; noted before it can take anything."""
 
     path: str
@@ -72,13 +72,13 @@ class Weights(msgspec.Struct, frozen=True, tag="weights"):
     of: dict[str, float]
 
 
-class Ended(msgspec.Struct, frozen=True, tag="ended"):
+class SourceEnded(msgspec.Struct, frozen=True, tag="ended"):
     """The source has ended after this number of tuples."""
 
     at: int
 
 
-Entry = Begun | Block | Ended | GivenUp | Ran | Weights
+Entry = SourceStarted | Block | SourceEnded | PathAbandoned | PathRun | Weights
 
 _decode: Callable[[bytes], Entry] = json_decoder(Entry)
 
@@ -110,7 +110,7 @@ class SplitLog:
         """Return when the source started: now, if it has not started before."""
         with self._locked() as file:
             if self.begun is None:
-                self._append(file, Begun(at))
+                self._append(file, SourceStarted(at))
             assert self.begun is not None, "the entry was appended"
             return self.begun
 
@@ -138,13 +138,13 @@ class SplitLog:
     def note_run(self, path: str, folder: str) -> None:
         """Record the run of a path, before it takes anything."""
         with self._locked() as file:
-            self._append(file, Ran(path, folder))
+            self._append(file, PathRun(path, folder))
 
     def end(self, at: int) -> None:
         """Record the number of the source's tuples."""
         with self._locked() as file:
             if self.ended is None:
-                self._append(file, Ended(at))
+                self._append(file, SourceEnded(at))
 
     def weigh(self, weights: Mapping[str, float]) -> None:
         """Set the weight of each path."""
@@ -167,7 +167,7 @@ class SplitLog:
             returned: list[Returned] = []
             for taker in [name for name in self.blocks if name.rpartition("/")[0] == path]:
                 returned += unfinished(self.blocks[taker], self.returns, positions.get(taker), self.place)
-            self._append(file, GivenUp(path, returned))
+            self._append(file, PathAbandoned(path, returned))
             return sum(stop - start for one in returned for start, stop in one.spans)
 
     def share(self, path: str) -> float:
@@ -226,7 +226,7 @@ class SplitLog:
 
     def _note(self, entry: Entry) -> None:
         match entry:
-            case Begun(at):
+            case SourceStarted(at):
                 self.begun = at
             case Block(taker, start, stop, of, place):
                 self.blocks.setdefault(taker, []).append(entry)
@@ -239,15 +239,15 @@ class SplitLog:
                     raise FileProblem(f"{self.path}: the split log is damaged, {problem}; restore a copy of it")
                 else:
                     self._left[of] = without(self._left[of], start, stop)
-            case GivenUp(path, returned):
+            case PathAbandoned(path, returned):
                 self.given_up.add(path)
                 self.returns += returned
                 self._left += [[(start, stop) for start, stop in one.spans] for one in returned]
-            case Ran(path, folder):
+            case PathRun(path, folder):
                 self.runs[path] = folder
             case Weights(of):
                 self.weights = of
-            case Ended(at):
+            case SourceEnded(at):
                 self.ended = at
 
 

@@ -35,7 +35,7 @@ from penstock.cli.inputs import cluster as find_cluster
 from penstock.cli.output import console, number, print_json
 from penstock.model.book import Book, BookedPath, Booking
 from penstock.model.cluster import Cluster, machine_of
-from penstock.model.entity import explain
+from penstock.model.entity import to_invalid_input
 from penstock.model.errors import FileProblem, InvalidInput, UnknownName, nearest
 from penstock.model.plan import digest
 from penstock.model.topology import Application
@@ -192,7 +192,7 @@ def _wanted(
     try:
         return convert({**asdict(found), **changes}, Application, from_attributes=True)
     except ValidationError as error:
-        raise explain(error, changes, Application) from None
+        raise to_invalid_input(error, changes, Application) from None
 
 
 def _pinned(application: Application, pins: list[str]) -> tuple[object, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from penstock.api.sources.pace import ArrivalProcess
 from penstock.cli.flows import both
 from penstock.cli.inputs import check_policies_in, naming, plan_file
 from penstock.cli.sim.options import USUAL_POLICY
@@ -13,7 +14,7 @@ from penstock.model.placement import Infeasible, Placement
 from penstock.model.plan import Plan, to_placement
 from penstock.model.topology import Application
 from penstock.planning.planner import Planner
-from penstock.workloads.arrivals import ArrivalProcess, Replay, arrivals
+from penstock.workloads.arrivals import Replay, arrivals
 
 
 class Scenario(NamedTuple):

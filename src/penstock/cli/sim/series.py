@@ -8,10 +8,11 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from penstock.api.sources.pace import ArrivalProcess
 from penstock.cli.inputs import is_file
 from penstock.model.errors import InvalidInput, UnknownName, choices
 from penstock.policies.forecast.api import Counts
-from penstock.workloads.arrivals import ARRIVALS, ArrivalProcess, Replay, arrivals
+from penstock.workloads.arrivals import ARRIVALS, Replay, arrivals
 from penstock.workloads.traces import Trace
 
 USUAL_SLOTS = 10_000  # of a process, which has no end

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from penstock.api.sources.pace import ArrivalProcess
 from penstock.cli.inputs import (
     ApplicationArgument,
     ClusterArgument,
@@ -39,8 +40,8 @@ from penstock.model.plan import Plan
 from penstock.policies.registry import forecaster as make_forecaster
 from penstock.policies.streams import SPREADING
 from penstock.simulation.slotted import (
-    USUAL_SLOT_MS,
-    USUAL_SLOTS,
+    DEFAULT_SLOT_MS,
+    DEFAULT_SLOTS,
     LookAhead,
     RoutingComparison,
     SlottedApplication,
@@ -48,7 +49,6 @@ from penstock.simulation.slotted import (
     planned_routing,
     simulate_application,
 )
-from penstock.workloads.arrivals import ArrivalProcess
 
 EXAMPLE = (
     "penstock sim slotted word-count li-10 --routing shuffle --routing potus:v=3 --arrivals on-off:rate=4000,burst=0.5"
@@ -91,7 +91,7 @@ def slotted(
     scenario = find_scenario(application, cluster, chosen_parameters(parameter, parameters), plan, policy, seed)
     process, look = find_arrivals(arrivals), _look(look_ahead, forecaster)
     own = None if scenario.plan is None else scenario.plan.tuples.slot_ms
-    length = own or USUAL_SLOT_MS if slot_ms is None else slot_ms
+    length = own or DEFAULT_SLOT_MS if slot_ms is None else slot_ms
     setting = SlottedApplication(scenario.application, scenario.cluster, scenario.placement, length, link)
     routings = _routings(setting, routing, scenario.plan, plan)
     sends = sending or (_planned_sending(scenario.plan) if link is not None else None)
@@ -111,7 +111,7 @@ def _simulated(
     quiet: bool,
 ) -> RoutingComparison:
     """Simulate each routing with each seed, counting along."""
-    timed = {**timed, "slots": timed["slots"] or USUAL_SLOTS}
+    timed = {**timed, "slots": timed["slots"] or DEFAULT_SLOTS}
     with counting("simulating", len(routings) * len(timed["seeds"]), quiet=quiet) as tell:
         return simulate_application(
             setting, routings, sends=sends, arrivals=process, **timed, on_result=lambda spec: tell(spec, 1)

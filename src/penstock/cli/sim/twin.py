@@ -30,7 +30,7 @@ from penstock.model.costs import Costs
 from penstock.model.files import load_costs
 from penstock.model.taskgraph import expand_tasks, sum_by, task_names
 from penstock.runtime.storage.run_folder import refuse_unwritable
-from penstock.simulation.twin import USUAL_SECONDS, TwinResult, simulate_events
+from penstock.simulation.twin import DEFAULT_SECONDS, TwinResult, simulate_events
 
 EXAMPLE = "penstock sim twin word-count li-10 --policy t-storm --rate 5000 --duration 60"
 PERCENTILES = ("mean_s", "p50_s", "p95_s", "p99_s")
@@ -70,7 +70,7 @@ def twin(
         scenario.placement,
         rate=rate,
         arrivals=find_arrivals(arrivals),
-        seconds=USUAL_SECONDS if duration is None else duration,
+        seconds=DEFAULT_SECONDS if duration is None else duration,
         warm_up=warm_up,
         seeds=scenario.seeds,
         costs=Costs() if costs is None else load_costs(costs),

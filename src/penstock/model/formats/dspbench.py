@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from penstock.model.errors import FileProblem, InvalidInput, choices
 from penstock.model.files import read_text
-from penstock.model.formats.reading import bad_line, naming, number, read_json
+from penstock.model.formats.reading import bad_line, naming, parse_number, read_json
 from penstock.model.topology import Application, Component, Distribution, Grouping, Kind, ServiceTime, Stream
 
 MILLISECOND = 1e-3
@@ -40,7 +40,7 @@ _NUMBERS = ("tuples_received", "tuples_emitted", "proc_ms_median_of_means", "pro
 _COLUMNS = ("app", "operator", *_NUMBERS, "tuple_bytes_mean")
 
 
-class Measured(NamedTuple):
+class OperatorMeasurement(NamedTuple):
     """One row of the table."""
 
     received: float
@@ -55,7 +55,7 @@ class Measured(NamedTuple):
         return self.emitted / self.received if self.received > 0 else 0.0
 
 
-class Edge(Struct):
+class DspbenchEdge(Struct):
     """One stream as the json file has it."""
 
     src: str
@@ -67,7 +67,7 @@ def read_applications(operators: str | Path, edges: str | Path) -> tuple[Applica
     """Read all applications in the json file of streams, with the costs of their operators from the csv table."""
     measured = read_operators(operators)
     path = Path(edges)
-    streams: dict[str, list[Edge]] = read_json(path, dict[str, list[Edge]])
+    streams: dict[str, list[DspbenchEdge]] = read_json(path, dict[str, list[DspbenchEdge]])
     with naming(path):
         found = []
         for name, own in streams.items():
@@ -77,7 +77,7 @@ def read_applications(operators: str | Path, edges: str | Path) -> tuple[Applica
         return tuple(found)
 
 
-def read_operators(path: str | Path) -> dict[str, dict[str, Measured]]:
+def read_operators(path: str | Path) -> dict[str, dict[str, OperatorMeasurement]]:
     """Read the table of measurements: application -> operator -> row."""
     path = Path(path)
     reader = csv.DictReader(read_text(path).splitlines())
@@ -87,11 +87,11 @@ def read_operators(path: str | Path) -> dict[str, dict[str, Measured]]:
         raise bad_line(path, reader.line_num, f"not valid csv, {error}; correct it there") from None
 
 
-def _table(path: Path, reader: "csv.DictReader[str]") -> dict[str, dict[str, Measured]]:
+def _table(path: Path, reader: "csv.DictReader[str]") -> dict[str, dict[str, OperatorMeasurement]]:
     missing = [column for column in _COLUMNS if column not in (reader.fieldnames or ())]
     if missing:
         raise FileProblem(f"{path}: line 1: expected the columns {', '.join(_COLUMNS)}; {', '.join(missing)} missing")
-    table: dict[str, dict[str, Measured]] = {}
+    table: dict[str, dict[str, OperatorMeasurement]] = {}
     for row in reader:
         if any(row[column] is None for column in _COLUMNS):
             raise bad_line(path, reader.line_num, f"expected {len(reader.fieldnames or ())} fields, got fewer")
@@ -102,19 +102,21 @@ def _table(path: Path, reader: "csv.DictReader[str]") -> dict[str, dict[str, Mea
     return table
 
 
-def _measured(path: Path, line: int, row: Mapping[str, str]) -> Measured:
-    received, emitted, median, mean, deviation = (number(path, line, name, row[name], least=0.0) for name in _NUMBERS)
+def _measured(path: Path, line: int, row: Mapping[str, str]) -> OperatorMeasurement:
+    received, emitted, median, mean, deviation = (
+        parse_number(path, line, name, row[name], least=0.0) for name in _NUMBERS
+    )
     size = row["tuple_bytes_mean"]
-    return Measured(
+    return OperatorMeasurement(
         received=received,
         emitted=emitted,
         cpu=median * MILLISECOND,
         cv=deviation / mean if mean > 0 else 0.0,
-        tuple_bytes=number(path, line, "tuple_bytes_mean", size, least=0.0) if size else 0.0,
+        tuple_bytes=parse_number(path, line, "tuple_bytes_mean", size, least=0.0) if size else 0.0,
     )
 
 
-def _application(name: str, edges: list[Edge], table: Mapping[str, Measured]) -> Application:
+def _application(name: str, edges: list[DspbenchEdge], table: Mapping[str, OperatorMeasurement]) -> Application:
     operators = list(dict.fromkeys(end for edge in edges for end in (edge.src, edge.dst)))
     called = MEASURED_AS.get(name, {})
     row = {operator: called.get(operator, operator) for operator in operators}
@@ -145,7 +147,7 @@ def _application(name: str, edges: list[Edge], table: Mapping[str, Measured]) ->
         raise error.below(name) from None
 
 
-def _component(name: str, receives: bool, sends: bool, measured: Measured) -> Component:
+def _component(name: str, receives: bool, sends: bool, measured: OperatorMeasurement) -> Component:
     varies = measured.cv > 0
     return Component(
         name=name,

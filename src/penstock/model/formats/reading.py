@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from penstock.model.decoding import Undecodable, decode_json
-from penstock.model.entity import explain
+from penstock.model.entity import to_invalid_input
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.files import read_text
 
@@ -33,7 +33,7 @@ def read_json(path: Path, kind: Any) -> Any:
         try:
             return msgspec.convert(raw, kind)
         except msgspec.ValidationError as error:
-            raise explain(error, raw, kind) from None
+            raise to_invalid_input(error, raw, kind) from None
 
 
 def bad_line(path: Path, line: int, problem: str) -> FileProblem:
@@ -41,7 +41,7 @@ def bad_line(path: Path, line: int, problem: str) -> FileProblem:
     return FileProblem(f"{path}: line {line}: {problem}")
 
 
-def number(path: Path, line: int, field: str, text: str, least: float = -math.inf) -> float:
+def parse_number(path: Path, line: int, field: str, text: str, least: float = -math.inf) -> float:
     """Return the finite number in a field of a line."""
     try:
         value = float(text)
@@ -53,7 +53,7 @@ def number(path: Path, line: int, field: str, text: str, least: float = -math.in
     return value
 
 
-def whole_number(path: Path, line: int, field: str, text: str, least: int = 0) -> int:
+def parse_whole_number(path: Path, line: int, field: str, text: str, least: int = 0) -> int:
     """Return the whole number in a field of a line."""
     try:
         value = int(text)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from penstock.model.cluster import NEAR, Cluster, Link, Machine
 from penstock.model.errors import FileProblem
 from penstock.model.files import read_text
-from penstock.model.formats.reading import bad_line, naming, number, whole_number
+from penstock.model.formats.reading import bad_line, naming, parse_number, parse_whole_number
 
 KILOBIT = 1e-3  # in Mbit
 MICROSECOND = 1e-3  # in ms
@@ -67,7 +67,7 @@ def _section(path: Path, lines: list[_Line], title: str, fields: int) -> tuple[l
     words = lines[0].text.split()
     if len(words) != 2 or words[0] != title:
         raise bad_line(path, lines[0].number, f"expected '{title} n', got {lines[0].text[:40]!r}")
-    size = whole_number(path, lines[0].number, title, words[1], least=1 if title == "NODES" else 0)
+    size = parse_whole_number(path, lines[0].number, title, words[1], least=1 if title == "NODES" else 0)
     if lines[1].text.split()[0] != "label" or len(lines[1].text.split()) != fields:
         raise bad_line(path, lines[1].number, f"expected {fields} column names from 'label' on, got {lines[1].text!r}")
     body, rest = lines[2 : 2 + size], lines[2 + size :]
@@ -95,8 +95,8 @@ def _links(path: Path, edges: list[_Line], names: list[str], delay_unit_ms: floa
     links: dict[tuple[int, int], Link] = {}
     for line in edges:
         _, source_text, target_text, _, bandwidth, delay = _fields(path, line, EDGE_FIELDS)
-        source = whole_number(path, line.number, "src", source_text)
-        target = whole_number(path, line.number, "dest", target_text)
+        source = parse_whole_number(path, line.number, "src", source_text)
+        target = parse_whole_number(path, line.number, "dest", target_text)
         for field, node in (("src", source), ("dest", target)):
             if node >= len(names):
                 raise bad_line(path, line.number, f"{field}: expected a node from 0 to {len(names) - 1}, got {node}")
@@ -105,8 +105,8 @@ def _links(path: Path, edges: list[_Line], names: list[str], delay_unit_ms: floa
         link = Link(
             source=names[source],
             target=names[target],
-            bandwidth_mbps=number(path, line.number, "bw", bandwidth, least=0.0) * KILOBIT,
-            latency_ms=number(path, line.number, "delay", delay, least=0.0) * delay_unit_ms,
+            bandwidth_mbps=parse_number(path, line.number, "bw", bandwidth, least=0.0) * KILOBIT,
+            latency_ms=parse_number(path, line.number, "delay", delay, least=0.0) * delay_unit_ms,
             directed=True,
         )
         links[source, target] = _merged(links[source, target], link) if (source, target) in links else link

@@ -22,7 +22,7 @@ Number = Annotated[int, Meta(ge=0)]
 Pairs = dict[tuple[int, int], set[tuple[int, int]]]
 
 
-class Operator(Struct):
+class TataTask(Struct):
     """One task of a task graph."""
 
     id: Number
@@ -34,7 +34,7 @@ class Operator(Struct):
     memory: NonNegative  # MB
 
 
-class Edge(Struct):
+class TataEdge(Struct):
     """A connection of two tasks."""
 
     from_id: int
@@ -44,11 +44,11 @@ class Edge(Struct):
 class TaskGraph(Struct):
     """A task graph as the file has it."""
 
-    operators: list[Operator]
-    edges: list[Edge]
+    operators: list[TataTask]
+    edges: list[TataEdge]
 
 
-class Slot(Struct):
+class TataSlot(Struct):
     """One slot of a slot graph."""
 
     id: Number
@@ -78,7 +78,7 @@ def read_task_graphs(path: str | Path, split: str = "train") -> tuple[Applicatio
 def read_slot_graphs(path: str | Path) -> tuple[Cluster, ...]:
     """Read slot graphs: process p becomes machine `p<p>` on host `d<device>`, with one core per slot."""
     path = Path(path)
-    graphs: list[list[Slot]] = read_json(path, list[list[Slot]])
+    graphs: list[list[TataSlot]] = read_json(path, list[list[TataSlot]])
     with naming(path):
         return tuple(_cluster(f"tata-slots-{number}", f"[{number}]", graph) for number, graph in enumerate(graphs))
 
@@ -103,7 +103,7 @@ def _application(name: str, where: str, graph: TaskGraph) -> Application:
         raise error if error.path.startswith(where) else error.below(where) from None
 
 
-def _component(tasks: list[Operator]) -> Component:
+def _component(tasks: list[TataTask]) -> Component:
     first = tasks[0]
     return Component(
         name=f"v{first.vertex_id}",
@@ -114,9 +114,9 @@ def _component(tasks: list[Operator]) -> Component:
     )
 
 
-def _vertices(where: str, operators: list[Operator]) -> dict[int, list[Operator]]:
+def _vertices(where: str, operators: list[TataTask]) -> dict[int, list[TataTask]]:
     """Group the tasks by vertex, in the file's order."""
-    vertices: dict[int, list[Operator]] = {}
+    vertices: dict[int, list[TataTask]] = {}
     position = 0
     for vertex, listed in groupby(operators, key=lambda operator: operator.vertex_id):
         path = f"{where}.operators[{position}]"
@@ -131,7 +131,7 @@ def _vertices(where: str, operators: list[Operator]) -> dict[int, list[Operator]
     return vertices
 
 
-def _check_operator(path: str, position: int, number: int, task: Operator, first: Operator) -> None:
+def _check_operator(path: str, position: int, number: int, task: TataTask, first: TataTask) -> None:
     if task.id != position:
         raise InvalidInput(f"{path}.id", f"expected {position}, its position, got {task.id}")
     if task.task_id != number:
@@ -179,7 +179,7 @@ def _grouping(
     )
 
 
-def _cluster(name: str, where: str, slots: list[Slot]) -> Cluster:
+def _cluster(name: str, where: str, slots: list[TataSlot]) -> Cluster:
     machines: dict[int, Machine] = {}
     position = 0
     for process, listed in groupby(slots, key=lambda slot: slot.process):
@@ -205,7 +205,7 @@ def _cluster(name: str, where: str, slots: list[Slot]) -> Cluster:
     return Cluster(name=name, machines=tuple(machines.values()))
 
 
-def _check_slot(path: str, position: int, slot: Slot, first: Slot) -> None:
+def _check_slot(path: str, position: int, slot: TataSlot, first: TataSlot) -> None:
     if slot.id != position:
         raise InvalidInput(f"{path}.id", f"expected {position}, its position, got {slot.id}")
     for field in ("cpu", "memory", "device"):

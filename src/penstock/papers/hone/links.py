@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.experiments.figure import Case, Row, Value
-from penstock.model.slotted import System
+from penstock.model.slotted import SlottedSystem
 from penstock.policies.registry import routing_policy, sending_policy
 from penstock.sim.slotted import Arrivals, Outcome, simulate
 from penstock.workloads.arrivals import Counts
-from penstock.workloads.hone import draw, hone_link, link_arrivals, link_load
+from penstock.workloads.hone import draw_arrivals, hone_link, link_arrivals, link_load
 
 SLOTS = 10_000  # §4.4
 QUEUES = 10
@@ -82,7 +82,9 @@ def run_link(case: Case) -> list[Row]:
     """Simulate one case and return its row."""
     queues, seed = int(case["queues"]), int(case["seed"])
     load = link_load(queues, float(case["rate"]))
-    counts = draw(str(case["kind"]), SLOTS, queues, load, np.random.default_rng([seed, queues, int(case["rate"])]))
+    counts = draw_arrivals(
+        str(case["kind"]), SLOTS, queues, load, np.random.default_rng([seed, queues, int(case["rate"])])
+    )
     return [measures(send_over(counts, RULE[str(case["rule"])].spec, seed))]
 
 
@@ -111,5 +113,5 @@ def measures(outcome: Outcome) -> dict[str, Value]:
 
 
 @cache
-def _link(queues: int) -> System:
+def _link(queues: int) -> SlottedSystem:
     return hone_link(queues)

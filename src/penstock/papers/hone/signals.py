@@ -23,7 +23,7 @@ from penstock.papers.hone.tables import (
     mark,
     spreads,
 )
-from penstock.workloads.hone import draw, link_load
+from penstock.workloads.hone import draw_arrivals, link_load
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +52,7 @@ def _cases(quick: bool) -> Sequence[Case]:
 
 def _run(case: Case) -> list[Row]:
     seed, load = int(case["seed"]), link_load(QUEUES, float(case["rate"]))
-    counts = draw(str(case["kind"]), SLOTS, QUEUES, load, np.random.default_rng([seed, int(case["rate"])]))
+    counts = draw_arrivals(str(case["kind"]), SLOTS, QUEUES, load, np.random.default_rng([seed, int(case["rate"])]))
     spec = f"longest-backlog-first:tau={case['tau']},conserving={str(case['conserving']).lower()}"
     return [measures(send_over(counts, spec, seed))]
 

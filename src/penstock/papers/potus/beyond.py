@@ -16,7 +16,7 @@ import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Row, Value
 from penstock.experiments.pictures import COLOURS
-from penstock.model.slotted import System
+from penstock.model.slotted import SlottedSystem
 from penstock.model.taskgraph import Floats
 from penstock.papers.potus.runs import ALTERNATIVES, arrivals_kind, length, measured, spec
 from penstock.papers.potus.summaries import cost_ratio, finish, signed, upper
@@ -80,7 +80,7 @@ def run_random(one: Case) -> Sequence[Row]:
     return [{**about, **measured(system, counts[:, warm_up:].mean(axis=1), found, slots)}]
 
 
-def mixed(system: System, number: int) -> System:
+def mixed(system: SlottedSystem, number: int) -> SlottedSystem:
     """Return a system whose tasks are up to twice as fast, each with a random factor; γ is doubled."""
     factor = np.random.default_rng([number, 5]).uniform(1.0, FASTER, system.tasks)
     return system._replace(service=system.service * factor, limit=np.ceil(FASTER * system.limit).astype(np.int64))

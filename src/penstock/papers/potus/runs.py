@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock.estimate.communication import Overload, communication_bound
 from penstock.experiments.figure import Case, Row, Value
-from penstock.model.slotted import Longs, System
+from penstock.model.slotted import Longs, SlottedSystem
 from penstock.model.taskgraph import Floats
 from penstock.policies.forecast.api import Forecaster
 from penstock.policies.registry import forecaster, routing_policy
@@ -110,7 +110,7 @@ def spec(one: Case) -> str:
     return f"{one['policy']}:v={one['v']}" + (f",{one['options']}" if one["options"] else "")
 
 
-def measured(system: System, came: Floats, found: Outcome, slots: int) -> dict[str, float]:
+def measured(system: SlottedSystem, came: Floats, found: Outcome, slots: int) -> dict[str, float]:
     """Return the measures of a simulation, with the minimum cost of its arrivals.
 
     came: [T] mean tuples per slot. slots: number of slots that count. The optimum is NaN if no routing carries the

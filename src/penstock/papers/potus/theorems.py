@@ -15,7 +15,7 @@ import pandas as pd
 from penstock.experiments.figure import Case, Claim, Figure, Row, Value, select
 from penstock.experiments.pictures import COLOURS
 from penstock.model.cluster import Cluster, Machine
-from penstock.model.slotted import Placed, System, build_system
+from penstock.model.slotted import PlacedApplication, SlottedSystem, build_slotted_system
 from penstock.model.topology import Component, Kind, Stream, Topology
 from penstock.papers.potus.runs import case, measured, run_system, spec
 from penstock.papers.potus.summaries import ACROSS_V, cost_ratio, curve, finish, line, means, power, signed
@@ -112,7 +112,7 @@ def _beyond(told: float, last: float, end: float) -> str:
     return at_last if told == last else f"beyond, the gap is too small to tell from nothing: {at_last}"
 
 
-def example_system() -> System:
+def example_system() -> SlottedSystem:
     """Build the four tasks: a source, two workers, a sink; the near worker is the expensive one."""
     topology = Topology(
         name="detour",
@@ -126,7 +126,7 @@ def example_system() -> System:
     cluster = Cluster(name="four", machines=tuple(Machine(name=f"m{number}") for number in range(4)))
     between = np.zeros((4, 4))
     between[0, 1], between[0, 2], between[1, 3], between[2, 3] = NEAR, FAR, DEAR, FREE
-    return build_system([Placed(topology, (0, 1, 2, 3))], cluster, cost=between, limit=EXAMPLE_LIMIT)
+    return build_slotted_system([PlacedApplication(topology, (0, 1, 2, 3))], cluster, cost=between, limit=EXAMPLE_LIMIT)
 
 
 def run_example(one: Case) -> Sequence[Row]:

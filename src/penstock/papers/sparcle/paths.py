@@ -19,7 +19,7 @@ from penstock.experiments.figure import Case, Claim, Figure, Row, select
 from penstock.experiments.pictures import COLOURS, label, look
 from penstock.model.book import Book
 from penstock.papers.sparcle.runs import APART, POLICIES, instances
-from penstock.workloads.sparcle import Scarcity, SparcleInstance, draw
+from penstock.workloads.sparcle import Scarcity, SparcleInstance, draw_instance
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +52,7 @@ def run_paths(one: Case) -> Sequence[Row]:
     If there is no further path, its rate is 0 and everything else stays the same.
     """
     scarcity = Scarcity(1.0, float(one["ratio"]))
-    setting = draw("star", "linear", scarcity, int(one["seed"]), duplex=LINKS[str(one["links"])])
+    setting = draw_instance("star", "linear", scarcity, int(one["seed"]), duplex=LINKS[str(one["links"])])
     paths, rates = _paths(setting, POLICIES[str(one["policy"])], int(one["seed"]))
     fails = {link.label: FAILS for link in setting.cluster.links}
     made: list[Row] = []

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from penstock.experiments.figure import Case, Row
 from penstock.model.objective import Objective
 from penstock.planning.planner import Decision, Planner
-from penstock.workloads.sparcle import Scarcity, SparcleInstance, draw, references
+from penstock.workloads.sparcle import Scarcity, SparcleInstance, draw_instance, references
 
 CANONICAL, NEAR, SPARCLE, REFINED, OPTIMUM = "canonical", "near", "sparcle", "refined", "optimum"
 GS, GR, RANDOM, T_STORM, VNE, HEFT, CLOUD = "gs", "gr", "random", "t-storm", "vne", "heft", "cloud"
@@ -119,7 +119,7 @@ def setting_of(one: Case) -> SparcleInstance:
     if one["shape"] == GIVEN:
         return references()[int(one["number"])].setting
     scarcity = Scarcity(float(one["cpu"]), float(one["links"]), float(one["memory"]))
-    return draw(str(one["shape"]), str(one["graph"]), scarcity, int(one["seed"]), int(one["machines"]))
+    return draw_instance(str(one["shape"]), str(one["graph"]), scarcity, int(one["seed"]), int(one["machines"]))
 
 
 def planner_of(setting: SparcleInstance, seed: int) -> Planner:

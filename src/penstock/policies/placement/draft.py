@@ -6,7 +6,7 @@ Policies that place one task after another share this bookkeeping, so that each 
 import numpy as np
 
 from penstock.model.placement import MEMORY_SLACK, Constraint, Hop, Infeasible, Placement
-from penstock.model.routes import route
+from penstock.model.routes import route_hops
 from penstock.model.taskgraph import Bools, task_names
 from penstock.policies.api import PlacementView
 
@@ -174,7 +174,7 @@ def complete(view: PlacementView, slots: list[int], gap: float | None = None, no
     """Return the placement of all tasks with its routes, or a refusal if two machines are not connected."""
     if not view.cluster.routed:
         return Placement(tuple(slots), gap=gap, note=note)
-    routes = route(view.tasks, view.slots, view.links, slots)
+    routes = route_hops(view.tasks, view.slots, view.links, slots)
     if isinstance(routes, Hop):
         machines = view.cluster.machines
         return Infeasible(

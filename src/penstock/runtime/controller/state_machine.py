@@ -17,7 +17,7 @@ from typing import Any
 
 from penstock.model.cluster import machine_of
 from penstock.model.errors import PenstockError, UnknownName, nearest
-from penstock.model.limits import Limits, changed_limits
+from penstock.model.limits import Limits, update_limits
 from penstock.model.status import Status
 from penstock.model.telemetry import Record
 from penstock.model.tuples import TuplePolicies
@@ -228,7 +228,7 @@ class Controller:
         """Limit the rates of sources, and return all limits in force."""
         if self.ended:
             raise PenstockError(f"limits: the application is {self.phase}; only a running one can be changed")
-        self.limits = changed_limits(self.limits, limits, self.layout.application)
+        self.limits = update_limits(self.limits, limits, self.layout.application)
         self.outbox.broadcast(controller_messages.LimitRates(self.epoch, self.limits))
         self.event("limit", ", ".join(f"{name} {rate:g}/s" for name, rate in self.limits.items()) or "none", now)
         self.desired.write(lambda _: None)

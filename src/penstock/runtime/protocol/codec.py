@@ -46,7 +46,7 @@ class Codec:
             self._decode: Callable[[bytes], list[Any]] = msgpack_decoder(list[kind])
         except TypeError as error:
             problem = f"expected a type that MessagePack can carry, got {kind!r}: {error}"
-            raise InvalidInput(f"{stream}.gives", problem) from None
+            raise InvalidInput(f"{stream}.emits", problem) from None
 
     def encode(self, values: list[Any]) -> bytes:
         """Encode a batch; raise `InvalidInput` for a value that cannot be sent.
@@ -112,7 +112,7 @@ class Codec:
                 continue
             value = shown(decode_msgpack(raw))
             problem = f"tuple {value} is not of the declared type: {_line(error)}"
-            found.append(Unreadable(raw, InvalidInput(f"{self.stream}.gives", problem)))
+            found.append(Unreadable(raw, InvalidInput(f"{self.stream}.emits", problem)))
             found[-1].error.__cause__ = error
         return found
 

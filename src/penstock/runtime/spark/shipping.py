@@ -30,7 +30,7 @@ _SAME_TIME = (1980, 1, 1, 0, 0, 0)  # of all files in a zip, so that equal code 
 def modules_of(flow: Dataflow) -> list[ModuleType]:
     """Return the modules in which the dataflow's functions and classes are written."""
     names: set[str] = set()
-    waiting: list[Any] = [value for part in flow.parts.values() for value in (part.logic, part.gives)]
+    waiting: list[Any] = [value for part in flow.parts.values() for value in (part.logic, part.emits)]
     waiting += [key for part in flow.parts.values() for outlet in part.inputs for key in outlet.keys]
     for _ in range(10_000):
         if not waiting:

@@ -159,7 +159,7 @@ class Guard:
         """Skip a tuple or end the run: no retry is left, or the tuple cannot be sent, so that retries are no use."""
         policy = self._policy.then if isinstance(self._policy, Retry) else self._policy
         if isinstance(value, Unreadable):
-            name, value = "gives", value.value
+            name, value = "emits", value.value
         if not isinstance(policy, Skip) or self._dead_letters is None:
             raise UserError(shown(value), where) from error
         line = traceback.format_exception_only(error)[-1].strip()

@@ -281,7 +281,7 @@ class Exchange(Sender):
         left = [place for place, problem in enumerate(problems) if problem is None]
         for place, problem in enumerate(problems):
             if problem is not None:
-                self.refuse(queue, "gives", batch.values[place], marks.get(place), problem)
+                self.refuse(queue, "emits", batch.values[place], marks.get(place), problem)
         batch.values[:] = [batch.values[place] for place in left]
         batch.marks[:] = [moved(marks[place], new) for new, place in enumerate(left) if place in marks]
 

@@ -26,12 +26,12 @@ from penstock.sim.events.state import (
     NEXT,
     NONE,
     STEP,
-    State,
+    TwinState,
 )
-from penstock.sim.events.system import System
+from penstock.sim.events.system import TwinSystem
 
 
-def make_chains(system: System, state: State, was: Ground, ground: Ground) -> None:
+def make_chains(system: TwinSystem, state: TwinState, was: Ground, ground: Ground) -> None:
     """Put frames in transit into chains, on lanes whose paths a move changes; existing chains are kept."""
     changed = (was.way != ground.way) & (state.lanes[:, AWAITED] < 0)
     found: dict[int, list[tuple[int, int, int]]] = {}
@@ -49,7 +49,7 @@ def make_chains(system: System, state: State, was: Ground, ground: Ground) -> No
         state.lanes[lane, AWAITED], state.lanes[lane, LATEST] = frames[0], frames[-1]
 
 
-def end_chain(state: State, lane: int) -> list[int]:
+def end_chain(state: TwinState, lane: int) -> list[int]:
     """Remove a lane's chain; return its frames that have arrived and are waiting for others."""
     came, frame = [], int(state.lanes[lane, AWAITED])
     while frame >= 0:
@@ -61,7 +61,7 @@ def end_chain(state: State, lane: int) -> list[int]:
 
 
 @lean
-def join_chain(state: State, lane: int, frame: int) -> None:
+def join_chain(state: TwinState, lane: int, frame: int) -> None:
     """Append a frame to the chain of its lane, if there is one."""
     if state.lanes[lane, AWAITED] >= 0:
         state.rows[state.rows[state.lanes[lane, LATEST], LAST], AFTER] = frame
@@ -69,7 +69,7 @@ def join_chain(state: State, lane: int, frame: int) -> None:
 
 
 @lean
-def behind_in_chain(state: State, lane: int, frame: int) -> int:
+def behind_in_chain(state: TwinState, lane: int, frame: int) -> int:
     """Remove the first frame of a chain; return the next one if it has already arrived, else NONE."""
     behind = state.rows[state.rows[frame, LAST], AFTER]
     state.lanes[lane, AWAITED] = behind

@@ -10,19 +10,20 @@ from zlib import crc32
 import msgspec
 import numpy as np
 
+from penstock.api.sources.pace import ArrivalProcess
 from penstock.model.errors import InvalidInput
 from penstock.model.instance import Instance
 from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Bools, Floats
 from penstock.sim.events.state import Dues
-from penstock.workloads.arrivals import ArrivalProcess, Counts
+from penstock.workloads.arrivals import Counts
 
 BLOCK_S = 1.0
 ENDLESS_S = 1e9  # waiting time of the tuples of an unlimited supply
 DRAWN_FIRST = 1 << 10  # slots of a process drawn at first; each further draw doubles the total
 
 
-class Feed:
+class SourceArrivals:
     """The arrivals of one source component."""
 
     def __init__(self, process: ArrivalProcess, seed: tuple[int, int]) -> None:
@@ -96,7 +97,9 @@ class Sources:
         tasks = instance.tasks
         names = [instance.topology.components[position].name for position in tasks.position]
         self._tasks = [tasks.of(number) for number, name in enumerate(names) if name in processes]
-        self._feeds = [Feed(processes[name], (seed, crc32(name.encode()))) for name in names if name in processes]
+        self._feeds = [
+            SourceArrivals(processes[name], (seed, crc32(name.encode()))) for name in names if name in processes
+        ]
         self._given = [0] * len(self._feeds)  # tuples dealt so far
         self._follow = follow
         self._rng = np.random.default_rng([seed, 2])

@@ -49,16 +49,16 @@ from penstock.sim.events.state import (
     TAIL,
     UNTIL,
     USED,
-    State,
+    TwinState,
     release_row,
 )
-from penstock.sim.events.system import System
+from penstock.sim.events.system import TwinSystem
 
 change_clock = interpreted(set_clock)
 _release = interpreted(release_row)
 
 
-def take_down(system: System, ground: Ground, state: State, machine: int, now: float) -> None:
+def take_down(system: TwinSystem, ground: Ground, state: TwinState, machine: int, now: float) -> None:
     """Discard everything on a machine, and suspend its tasks."""
     passed = now - state.machine[machine, SINCE]
     state.machine[machine, USED] += passed * min(float(state.busy[machine]), ground.cores[machine])
@@ -86,7 +86,7 @@ def take_down(system: System, ground: Ground, state: State, machine: int, now: f
         _lose_frames(system, state, pipe, dead)
 
 
-def bring_back(system: System, state: State, task: int, until: float) -> None:
+def bring_back(system: TwinSystem, state: TwinState, task: int, until: float) -> None:
     """Resume a task of a failed machine at a time, with new channels."""
     state.task[task, UNTIL] = until
     lanes = system.target == task
@@ -95,14 +95,14 @@ def bring_back(system: System, state: State, task: int, until: float) -> None:
     _owe(system, state, lanes)
 
 
-def _owe(system: System, state: State, lanes: np.ndarray) -> None:
+def _owe(system: TwinSystem, state: TwinState, lanes: np.ndarray) -> None:
     """Record in advance the tuples in service of lanes that restart, so that they return no credit when they end."""
     for row, task in state.serving.tolist():
         if row >= 0 and not system.source[task] and lanes[state.rows[row, LANE]]:
             state.lanes[state.rows[row, LANE], CONSUMED] -= 1
 
 
-def _end_services(system: System, ground: Ground, state: State, machine: int) -> None:
+def _end_services(system: TwinSystem, ground: Ground, state: TwinState, machine: int) -> None:
     for slot in range(ground.first[machine], ground.first[machine + 1]):
         row, task = (int(number) for number in state.serving[slot])
         if row < 0:
@@ -118,7 +118,7 @@ def _end_services(system: System, ground: Ground, state: State, machine: int) ->
     change_clock(state.clocks, PIPES + len(ground.card) + machine, np.inf)
 
 
-def _give_back(system: System, state: State, lane: int) -> None:
+def _give_back(system: TwinSystem, state: TwinState, lane: int) -> None:
     """Return the credit of a lost tuple, as if it had been processed."""
     state.lanes[lane, CONSUMED] += 1
     if state.lanes[lane, CONSUMED] >= system.credit_at:
@@ -126,7 +126,7 @@ def _give_back(system: System, state: State, lane: int) -> None:
         state.lanes[lane, CONSUMED] = 0
 
 
-def _put_back(state: State, task: int, row: int) -> None:
+def _put_back(state: TwinState, task: int, row: int) -> None:
     """Put a source tuple back in front of the waiting ones."""
     lists = state.lists
     state.tasks[task, ALIVE] -= 1
@@ -138,7 +138,7 @@ def _put_back(state: State, task: int, row: int) -> None:
     state.task[task, FIRST_ARRIVAL] = state.times[row, ARRIVED]
 
 
-def _lose_list(state: State, number: int) -> None:
+def _lose_list(state: TwinState, number: int) -> None:
     row = int(state.lists[number, HEAD])
     for _ in range(int(state.lists[number, COUNT])):
         following = int(state.rows[row, AFTER])
@@ -147,7 +147,7 @@ def _lose_list(state: State, number: int) -> None:
     state.lists[number, COUNT] = 0
 
 
-def _lose_frames(system: System, state: State, pipe: int, dead: np.ndarray) -> None:
+def _lose_frames(system: TwinSystem, state: TwinState, pipe: int, dead: np.ndarray) -> None:
     """Discard the frames in a pipe whose task is suspended; the others keep their times."""
     number = system.in_pipes + pipe
     kept: list[int] = []
@@ -169,7 +169,7 @@ def _lose_frames(system: System, state: State, pipe: int, dead: np.ndarray) -> N
     change_clock(state.clocks, PIPES + pipe, exit_at)
 
 
-def _lose_frame(state: State, frame: int) -> None:
+def _lose_frame(state: TwinState, frame: int) -> None:
     row = frame
     for _ in range(int(state.rows[frame, SIZE])):
         behind = int(state.rows[row, AFTER])
@@ -177,7 +177,7 @@ def _lose_frame(state: State, frame: int) -> None:
         row = behind
 
 
-def _lose_row(state: State, row: int) -> None:
+def _lose_row(state: TwinState, row: int) -> None:
     """Discard a tuple, and count its source tuple as lost."""
     root, count, roots = int(state.rows[row, ROOT]), state.counts, state.roots
     _release(state.rows, count, row)

@@ -19,7 +19,7 @@ from penstock.model.placement import Hop
 from penstock.model.routes import BITS, widest_path
 from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Bools, Floats
-from penstock.sim.events.system import COPIES, NAMED, NEAR, Small, System, queue_streams
+from penstock.sim.events.system import COPIES, NAMED, NEAR, Small, TwinSystem, queue_streams
 
 MILLISECOND = 1e-3
 END = -1  # of a way
@@ -49,7 +49,7 @@ class Ground(NamedTuple):
     spread: Floats  # [P] standard deviation of its logarithm; 0: constant
 
 
-class Ways:
+class PathTable:
     """Finds the path between two slots, and numbers paths: a known path keeps its number whatever moves."""
 
     def __init__(self, instance: Instance, routes: Mapping[Hop, tuple[int, ...]] | None) -> None:
@@ -120,7 +120,9 @@ class Ways:
         return self._widest[a, b]
 
 
-def build_ground(instance: Instance, system: System, costs: Costs, ways: Ways, placed: Sequence[int]) -> Ground:
+def build_ground(
+    instance: Instance, system: TwinSystem, costs: Costs, ways: PathTable, placed: Sequence[int]
+) -> Ground:
     """Build the tables of a placement; `ways` keeps the paths of earlier placements."""
     slots, cluster = instance.slots, instance.cluster
     slot = np.asarray(placed, dtype=np.int32)
@@ -151,7 +153,7 @@ def build_ground(instance: Instance, system: System, costs: Costs, ways: Ways, p
     )
 
 
-def _lane_ways(instance: Instance, ways: Ways, system: System, here: Small, there: Small) -> Small:
+def _lane_ways(instance: Instance, ways: PathTable, system: TwinSystem, here: Small, there: Small) -> Small:
     """Find the path of every lane; lanes of one stream between the same slots share one."""
     stream = queue_streams(instance)[system.queue] if instance.cluster.routed else np.zeros(len(here), dtype=np.int64)
     number = instance.slots.number
@@ -161,7 +163,7 @@ def _lane_ways(instance: Instance, ways: Ways, system: System, here: Small, ther
     return np.array(found, dtype=np.int32)[which.ravel()] if len(found) else np.empty(0, dtype=np.int32)
 
 
-def _nearest(system: System, afar: Bools) -> tuple[Small, Small]:
+def _nearest(system: TwinSystem, afar: Bools) -> tuple[Small, Small]:
     """Return, queue by queue, the range in the second table of the lanes used in turn."""
     near = np.arange(len(afar), dtype=np.int32)
     choice = np.stack([system.lanes[:-1], system.lanes[1:]], axis=1).astype(np.int32)
@@ -174,7 +176,7 @@ def _nearest(system: System, afar: Bools) -> tuple[Small, Small]:
     return choice, near
 
 
-def first_turns(instance: Instance, system: System, ground: Ground) -> Longs:
+def first_turns(instance: Instance, system: TwinSystem, ground: Ground) -> Longs:
     """Return the first lane of each out-queue: as in the runtime, task k of a component starts with the k-th.
 
     So senders that act simultaneously do not all start with the same receiver. If only near lanes are used in turn, it
@@ -190,7 +192,7 @@ def first_turns(instance: Instance, system: System, ground: Ground) -> Longs:
     return turns
 
 
-def _extra(system: System, costs: Costs, afar: Bools, choice: Small, near: Small) -> Floats:
+def _extra(system: TwinSystem, costs: Costs, afar: Bools, choice: Small, near: Small) -> Floats:
     """Return the cost of a tuple in addition to its service: taking it from a queue, and sending its results.
 
     Sending is charged at its mean over the possible lanes, because the lanes are known only when tuples leave.

@@ -17,9 +17,9 @@ from penstock.sim.events.state import (
     ROOTS_LEFT,
     ROWS_LEFT,
     Dues,
-    State,
+    TwinState,
 )
-from penstock.sim.events.system import System
+from penstock.sim.events.system import TwinSystem
 
 EVENTS = 20_000_000  # maximum per call, so that an interrupt is noticed
 
@@ -29,7 +29,9 @@ for records, for latencies."""
 
 
 @kernel
-def run_events(system: System, ground: Ground, state: State, dues: Dues, until: float, rng: np.random.Generator) -> int:
+def run_events(
+    system: TwinSystem, ground: Ground, state: TwinState, dues: Dues, until: float, rng: np.random.Generator
+) -> int:
     """Handle all events up to a time; return why it ended, before an event if not all are handled."""
     clocks = state.clocks
     machines = PIPES + len(ground.card)
@@ -58,7 +60,7 @@ def run_events(system: System, ground: Ground, state: State, dues: Dues, until: 
         for place in range(1, dealt[0] + 1):
             passing.bind(system, ground, state, dealt[place], rng)
         for place in range(1, touched[0] + 1):
-            passing.send(system, ground, state, touched[place], now)
+            passing.send_frame(system, ground, state, touched[place], now)
         passing.vary(system, ground, state, rng)
         for place in range(1, kicked[0] + 1):
             started = serving.start_service(system, ground, state, kicked[place], now, rng)
@@ -70,7 +72,7 @@ def run_events(system: System, ground: Ground, state: State, dues: Dues, until: 
 
 
 @lean
-def _lacking(system: System, state: State) -> int:
+def _lacking(system: TwinSystem, state: TwinState) -> int:
     """Return what may be exhausted by the next event; THERE if the capacity suffices."""
     count = state.counts
     if count[ROWS_LEFT] <= system.most:

@@ -29,16 +29,16 @@ from penstock.sim.events.state import (
     STEP,
     TAIL,
     TURN,
-    State,
+    TwinState,
     note,
     pop,
     push,
 )
-from penstock.sim.events.system import COPIES, FIRST, KEY, NAMED, TWO_KEYS, System
+from penstock.sim.events.system import COPIES, FIRST, KEY, NAMED, TWO_KEYS, TwinSystem
 
 
 @lean
-def enter_pipe(system: System, ground: Ground, state: State, frame: int, pipe: int, now: float) -> None:
+def enter_pipe(system: TwinSystem, ground: Ground, state: TwinState, frame: int, pipe: int, now: float) -> None:
     """Put a frame into a pipe: it waits for the card, occupies it in proportion to its bytes, and travels."""
     rows, lists = state.rows, state.lists
     card, leaves = ground.card[pipe], now
@@ -64,7 +64,7 @@ def enter_pipe(system: System, ground: Ground, state: State, frame: int, pipe: i
 
 
 @lean
-def leave_pipe(system: System, ground: Ground, state: State, pipe: int, now: float) -> None:
+def leave_pipe(system: TwinSystem, ground: Ground, state: TwinState, pipe: int, now: float) -> None:
     """Move the first frame of a pipe to the next pipe or to its task."""
     rows, times, lists = state.rows, state.times, state.lists
     number = system.in_pipes + pipe
@@ -94,7 +94,7 @@ def leave_pipe(system: System, ground: Ground, state: State, pipe: int, now: flo
 
 
 @lean
-def _deliver(state: State, task: int, frame: int, now: float) -> None:
+def _deliver(state: TwinState, task: int, frame: int, now: float) -> None:
     """Append the tuples of a frame to the in-queue of their task."""
     rows, times, lists = state.rows, state.times, state.lists
     sent, row = times[frame, SENT], frame
@@ -112,7 +112,7 @@ def _deliver(state: State, task: int, frame: int, now: float) -> None:
 
 
 @lean
-def bind(system: System, ground: Ground, state: State, queue: int, rng: np.random.Generator) -> None:
+def bind(system: TwinSystem, ground: Ground, state: TwinState, queue: int, rng: np.random.Generator) -> None:
     """Bind the tuples of an out-queue to lanes, up to the first one that has to wait."""
     rows, lists = state.rows, state.lists
     unbound = system.tasks + queue
@@ -129,7 +129,7 @@ def bind(system: System, ground: Ground, state: State, queue: int, rng: np.rando
 
 
 @lean
-def _lane(system: System, ground: Ground, state: State, queue: int, rng: np.random.Generator) -> int:
+def _lane(system: TwinSystem, ground: Ground, state: TwinState, queue: int, rng: np.random.Generator) -> int:
     """Return the lane of the first tuple of an out-queue, NONE if no possible lane has capacity."""
     kind, first = system.bound[queue], system.lanes[queue]
     width = system.lanes[queue + 1] - first
@@ -160,7 +160,7 @@ def _lane(system: System, ground: Ground, state: State, queue: int, rng: np.rand
 
 
 @lean
-def _of_two(system: System, state: State, queue: int, rng: np.random.Generator) -> int:
+def _of_two(system: TwinSystem, state: TwinState, queue: int, rng: np.random.Generator) -> int:
     """Return the less loaded of the two lanes of a random key, among those with capacity."""
     first = system.lanes[queue]
     width = system.lanes[queue + 1] - first
@@ -179,13 +179,13 @@ def _of_two(system: System, state: State, queue: int, rng: np.random.Generator) 
 
 
 @lean
-def _room(system: System, state: State, lane: int) -> int:
+def _room(system: TwinSystem, state: TwinState, lane: int) -> int:
     """Return how many more tuples a lane accepts now: with equal windows, the less loaded one accepts more."""
     return int(state.lanes[lane, CREDITS] - state.lists[system.in_lanes + lane, COUNT])
 
 
 @lean
-def send(system: System, ground: Ground, state: State, lane: int, now: float) -> None:
+def send_frame(system: TwinSystem, ground: Ground, state: TwinState, lane: int, now: float) -> None:
     """Send the tuples that wait in a lane as one frame, as far as credit allows."""
     rows, lists = state.rows, state.lists
     number = system.in_lanes + lane
@@ -214,14 +214,14 @@ def send(system: System, ground: Ground, state: State, lane: int, now: float) ->
 
 
 @lean
-def vary(system: System, ground: Ground, state: State, rng: np.random.Generator) -> None:
+def vary(system: TwinSystem, ground: Ground, state: TwinState, rng: np.random.Generator) -> None:
     """Send the frames whose latency varies."""
     for place in range(1, state.varied[0] + 1):
         _travel(system, ground, state, state.varied[place], rng)
 
 
 @lean
-def _travel(system: System, ground: Ground, state: State, frame: int, rng: np.random.Generator) -> None:
+def _travel(system: TwinSystem, ground: Ground, state: TwinState, frame: int, rng: np.random.Generator) -> None:
     """Draw the travel time of a frame once its card is free, and insert it into its pipe by departure time.
 
     The time is lognormal. A frame that would overtake another of its lane leaves together with it.

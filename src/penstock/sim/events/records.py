@@ -11,8 +11,8 @@ from penstock.model.taskgraph import Floats, task_names
 from penstock.model.telemetry import VERSION, RecordKind, arrow_schema
 from penstock.sim.events.ground import Ground
 from penstock.sim.events.span import TwinSpan
-from penstock.sim.events.state import DONE_RECORDS, HOP_RECORDS, ROOT_RECORDS, State
-from penstock.sim.events.system import System
+from penstock.sim.events.state import DONE_RECORDS, HOP_RECORDS, ROOT_RECORDS, TwinState
+from penstock.sim.events.system import TwinSystem
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,10 +23,10 @@ INTERVAL_S = 1.0  # covered by records of tasks and machines
 Columns = dict[str, Any]
 
 
-class Recorder:
+class TwinRecorder:
     """Collects records; `take` returns them as a table."""
 
-    def __init__(self, instance: Instance, system: System, name: str) -> None:
+    def __init__(self, instance: Instance, system: TwinSystem, name: str) -> None:
         self._system = system
         self._name = name
         self._tasks = np.array(task_names(instance.topology), dtype=object)
@@ -37,7 +37,7 @@ class Recorder:
         self._capacity = {"capacity_cpu": instance.slots.machine_cpu, "capacity_mb": instance.slots.machine_memory_mb}
         self._parts: list[Columns] = []
 
-    def drain(self, ground: Ground, state: State) -> None:
+    def drain(self, ground: Ground, state: TwinState) -> None:
         """Take over the tuple records of the loop."""
         count = state.counts
         roots, hops, done = (int(count[which]) for which in (ROOT_RECORDS, HOP_RECORDS, DONE_RECORDS))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from penstock.api.sources.pace import ArrivalProcess
 from penstock.model.costs import Costs
 from penstock.model.errors import InvalidInput, UnknownMachine, nearest
 from penstock.model.instance import Instance
@@ -15,8 +16,8 @@ from penstock.sim.events import loop
 from penstock.sim.events.chains import make_chains
 from penstock.sim.events.dues import Saturation, Sources
 from penstock.sim.events.failures import bring_back, change_clock, take_down
-from penstock.sim.events.ground import Ground, Ways, build_ground, first_turns
-from penstock.sim.events.records import INTERVAL_S, Recorder
+from penstock.sim.events.ground import Ground, PathTable, build_ground, first_turns
+from penstock.sim.events.records import INTERVAL_S, TwinRecorder
 from penstock.sim.events.span import TwinSpan
 from penstock.sim.events.state import (
     ALARM,
@@ -41,15 +42,14 @@ from penstock.sim.events.state import (
     UNTIL,
     USED,
     WAITED,
-    State,
-    empty_state,
+    TwinState,
     more_latencies,
     more_records,
     more_roots,
     more_rows,
+    new_twin_state,
 )
-from penstock.sim.events.system import System
-from penstock.workloads.arrivals import ArrivalProcess
+from penstock.sim.events.system import TwinSystem
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +58,7 @@ CHUNK_S = 10.0  # maximum time span of source tuples drawn at once
 SUPPLIES = 8  # times that saturated sources are supplied while they take the tuples that the supply is ahead by
 CHUNK = 500_000  # maximum number of them, if the rate is known
 
-_MORE: dict[int, Callable[[State], State]] = {
+_MORE: dict[int, Callable[[TwinState], TwinState]] = {
     loop.ROWS: more_rows,
     loop.ROOTS: more_roots,
     loop.RECORDS: more_records,
@@ -66,11 +66,11 @@ _MORE: dict[int, Callable[[State], State]] = {
 }
 
 
-class Setup(NamedTuple):
+class TwinSetup(NamedTuple):
     """The parts of a run."""
 
     instance: Instance
-    system: System
+    system: TwinSystem
     costs: Costs
     routes: Mapping[Hop, tuple[int, ...]] | None
     processes: Mapping[str, ArrivalProcess]
@@ -91,18 +91,18 @@ class _Totals(NamedTuple):
 class TwinRun:
     """A running application in virtual time. The arguments determine its course."""
 
-    def __init__(self, setup: Setup, slots: Sequence[int], seed: int, records: float, name: str) -> None:
+    def __init__(self, setup: TwinSetup, slots: Sequence[int], seed: int, records: float, name: str) -> None:
         self._instance, self._system, self._costs = setup.instance, setup.system, setup.costs
-        self._ways = Ways(setup.instance, setup.routes)
+        self._ways = PathTable(setup.instance, setup.routes)
         self._ground = self._built(slots)
         self._rng = np.random.default_rng([seed, 0])
         turns = first_turns(setup.instance, setup.system, self._ground)
-        self._state = empty_state(setup.system, self._ground, turns, self._rng)
+        self._state = new_twin_state(setup.system, self._ground, turns, self._rng)
         self._sources = Sources(setup.instance, setup.processes, seed, records)
         self._supply: Saturation | None = None  # replaces the sources' arrivals
         self._supply_chunk_s = CHUNK_S
         self._rate = sum(process.rate or 0.0 for process in setup.processes.values())
-        self._recorder = Recorder(setup.instance, setup.system, name) if records else None
+        self._recorder = TwinRecorder(setup.instance, setup.system, name) if records else None
         self._down: set[int] = set()
         self._loop = loop.run_events
         self.now = 0.0

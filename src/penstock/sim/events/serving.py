@@ -26,14 +26,16 @@ from penstock.sim.events.state import (
     UNTIL,
     USED,
     WAITED,
-    State,
+    TwinState,
     pop,
 )
-from penstock.sim.events.system import CONSTANT, EXPONENTIAL, GAMMA, System
+from penstock.sim.events.system import CONSTANT, EXPONENTIAL, GAMMA, TwinSystem
 
 
 @lean
-def start_service(system: System, ground: Ground, state: State, slot: int, now: float, rng: np.random.Generator) -> int:
+def start_service(
+    system: TwinSystem, ground: Ground, state: TwinState, slot: int, now: float, rng: np.random.Generator
+) -> int:
     """Let an idle slot take the tuple of its tasks that has waited longest; return its machine, or NONE."""
     if state.serving[slot, 0] >= 0:
         return NONE
@@ -49,7 +51,10 @@ def start_service(system: System, ground: Ground, state: State, slot: int, now: 
         of[task, BLOCKED_SINCE] = np.inf
     state.tasks[task, STARTED] += 1
     state.tasks[task, SERVING] = 1
-    work = draw(system.drawn[task], system.service[task, 0], system.service[task, 1], rng) + ground.extra[task]
+    work = (
+        draw_service_time(system.drawn[task], system.service[task, 0], system.service[task, 1], rng)
+        + ground.extra[task]
+    )
     if system.source[task]:
         state.tasks[task, ALIVE] += 1
     else:
@@ -67,7 +72,7 @@ def start_service(system: System, ground: Ground, state: State, slot: int, now: 
 
 
 @lean
-def _longest_waiting(system: System, ground: Ground, state: State, slot: int, now: float) -> int:
+def _longest_waiting(system: TwinSystem, ground: Ground, state: TwinState, slot: int, now: float) -> int:
     """Return the task of a slot whose first tuple arrived first, among those not suspended; NONE if there is none."""
     chosen, earliest = NONE, np.inf
     for place in range(ground.begin[slot], ground.begin[slot + 1]):
@@ -86,7 +91,7 @@ def _longest_waiting(system: System, ground: Ground, state: State, slot: int, no
 
 
 @lean
-def draw(kind: int, scale: float, shape: float, rng: np.random.Generator) -> float:
+def draw_service_time(kind: int, scale: float, shape: float, rng: np.random.Generator) -> float:
     """Draw a service time."""
     if kind == CONSTANT:
         return scale
@@ -98,14 +103,14 @@ def draw(kind: int, scale: float, shape: float, rng: np.random.Generator) -> flo
 
 
 @lean
-def _submit(ground: Ground, state: State, machine: int, slot: int, work: float, now: float) -> None:
+def _submit(ground: Ground, state: TwinState, machine: int, slot: int, work: float, now: float) -> None:
     """Start a service on a machine's cores, which all services in progress share evenly."""
     of, ends, order = state.machine, state.ends, state.order
     busy, first = state.busy[machine], ground.first[machine]
     attained = 0.0  # reset whenever possible, so that it stays small and exact
     if busy > 0:
         passed = now - of[machine, SINCE]
-        grown = of[machine, ATTAINED] + passed * rate(ground, machine, busy)
+        grown = of[machine, ATTAINED] + passed * service_rate(ground, machine, busy)
         attained = min(grown, ends[first + busy - 1])  # rounding must not exceed a completion
         of[machine, USED] += passed * min(float(busy), ground.cores[machine])
     of[machine, ATTAINED] = attained
@@ -121,17 +126,17 @@ def _submit(ground: Ground, state: State, machine: int, slot: int, work: float, 
 
 
 @lean
-def rate(ground: Ground, machine: int, busy: int) -> float:
+def service_rate(ground: Ground, machine: int, busy: int) -> float:
     """Return the speed of each of `busy` simultaneous services."""
     return float(ground.speed[machine] * min(1.0, ground.cores[machine] / busy))
 
 
 @lean
-def set_machine(ground: Ground, state: State, machine: int) -> None:
+def set_machine(ground: Ground, state: TwinState, machine: int) -> None:
     """Set the time at which the next service of a machine ends, given that it is up to date."""
     busy, leaf = state.busy[machine], PIPES + len(ground.card) + machine
     ends = np.inf
     if busy > 0:
         left = state.ends[ground.first[machine] + busy - 1] - state.machine[machine, ATTAINED]
-        ends = state.machine[machine, SINCE] + left / rate(ground, machine, busy)
+        ends = state.machine[machine, SINCE] + left / service_rate(ground, machine, busy)
     set_clock(state.clocks, leaf, ends)

@@ -14,10 +14,11 @@ from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats
 from penstock.sim.events.clocks import new_clocks
 from penstock.sim.events.ground import Ground
-from penstock.sim.events.system import Small, System
+from penstock.sim.events.system import Small, TwinSystem
 
 NONE = -1
 CAME = -1  # instead of a frame's position on its path: it has arrived and waits for earlier ones
+ROWS = 1 << 12  # initial capacity in tuples and roots
 
 EMITTED, SENT, ARRIVED, EXIT = range(4)
 """Times of a tuple: entered the out-queue; left it; entered the in-queue, or, for a source tuple, was due; leaves the
@@ -67,7 +68,7 @@ PIPES = 2
 """Leaves of the tree of clocks: the end of a suspension, the next source tuple, then the pipes, then the machines."""
 
 
-class State(NamedTuple):
+class TwinState(NamedTuple):
     """The mutable state; P rows, R roots, T tasks, Q out-queues, E lanes, S slots, M machines, L pipes."""
 
     times: Floats  # [P, 4]
@@ -112,11 +113,11 @@ class Dues(NamedTuple):
     waited_s: float  # how long each has waited when it becomes due
 
 
-def empty_state(system: System, ground: Ground, turns: Longs, rng: np.random.Generator, rows: int = 1 << 12) -> State:
-    """Return the initial state, with capacity for `rows` tuples and roots; turns: of out-queues."""
+def new_twin_state(system: TwinSystem, ground: Ground, turns: Longs, rng: np.random.Generator) -> TwinState:
+    """Return the initial state; turns: of out-queues."""
     tasks, queues, lanes, slots = system.tasks, len(system.bound), len(system.queue), len(ground.machine)
     machines, pipes = len(ground.cores), len(ground.card)
-    rows = max(rows, 4 * system.most)
+    rows = max(ROWS, 4 * system.most)
     lists = np.full((tasks + queues + lanes + pipes, 3), NONE, dtype=np.int32)
     lists[:, COUNT] = 0
     lane = np.zeros((lanes, 5), dtype=np.int64)
@@ -130,7 +131,7 @@ def empty_state(system: System, ground: Ground, turns: Longs, rng: np.random.Gen
     task[:, BLOCKED_SINCE] = np.inf
     count = np.zeros(15, dtype=np.int64)
     count[ROWS_LEFT] = count[ROOTS_LEFT] = rows
-    return State(
+    return TwinState(
         times=np.zeros((rows, 4)),
         rows=_linked(rows, 8, AFTER, 0, NONE),
         before=np.full(rows, NONE, dtype=np.int32),
@@ -173,7 +174,7 @@ def _linked(rows: int, columns: int, link: int, first: int, end: int) -> Small:
     return table
 
 
-def more_rows(state: State) -> State:
+def more_rows(state: TwinState) -> TwinState:
     """Return the same state with twice the capacity for tuples."""
     size, count = len(state.rows), state.counts
     more = _linked(size, 8, AFTER, size, int(count[FREE_ROW]))
@@ -187,7 +188,7 @@ def more_rows(state: State) -> State:
     )
 
 
-def more_roots(state: State) -> State:
+def more_roots(state: TwinState) -> TwinState:
     """Return the same state with twice the capacity for roots."""
     size, count = len(state.roots), state.counts
     more = _linked(size, 5, ONWARD, size, int(count[FREE_ROOT]))
@@ -196,7 +197,7 @@ def more_roots(state: State) -> State:
     return state._replace(due=np.concatenate([state.due, np.zeros(size)]), roots=np.concatenate([state.roots, more]))
 
 
-def more_records(state: State) -> State:
+def more_records(state: TwinState) -> TwinState:
     """Return the same state with twice the capacity for records."""
     return state._replace(
         hop_times=np.concatenate([state.hop_times, np.zeros_like(state.hop_times)]),
@@ -206,7 +207,7 @@ def more_records(state: State) -> State:
     )
 
 
-def more_latencies(state: State) -> State:
+def more_latencies(state: TwinState) -> TwinState:
     """Return the same state with twice the capacity for latencies."""
     return state._replace(latencies=np.concatenate([state.latencies, np.zeros_like(state.latencies)]))
 

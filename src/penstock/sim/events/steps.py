@@ -53,17 +53,17 @@ from penstock.sim.events.state import (
     UNTIL,
     USED,
     Dues,
-    State,
+    TwinState,
     note,
     push,
     release_row,
     take_row,
 )
-from penstock.sim.events.system import COPIES, System
+from penstock.sim.events.system import COPIES, TwinSystem
 
 
 @lean
-def fall_due(ground: Ground, state: State, dues: Dues, now: float) -> None:
+def fall_due(ground: Ground, state: TwinState, dues: Dues, now: float) -> None:
     """Append a source tuple to the queue of its source."""
     count, rows = state.counts, state.rows
     place = count[NEXT_DUE]
@@ -94,7 +94,7 @@ def fall_due(ground: Ground, state: State, dues: Dues, now: float) -> None:
 
 
 @lean
-def end_service(system: System, ground: Ground, state: State, machine: int, now: float) -> None:
+def end_service(system: TwinSystem, ground: Ground, state: TwinState, machine: int, now: float) -> None:
     """End the first service to end on a machine; the resulting tuples enter the out-queues."""
     busy = state.busy[machine]
     place = ground.first[machine] + busy - 1
@@ -125,7 +125,7 @@ def end_service(system: System, ground: Ground, state: State, machine: int, now:
 
 
 @lean
-def _give(state: State, row: int, task: int, now: float) -> None:
+def _give(state: TwinState, row: int, task: int, now: float) -> None:
     """Count a source tuple that its source emits."""
     count = state.counts
     count[EMITTED_ROOTS] += 1
@@ -139,7 +139,7 @@ def _give(state: State, row: int, task: int, now: float) -> None:
 
 
 @lean
-def _acknowledge(system: System, ground: Ground, state: State, row: int, slot: int, now: float) -> None:
+def _acknowledge(system: TwinSystem, ground: Ground, state: TwinState, row: int, slot: int, now: float) -> None:
     """Count a processed tuple, and return credit to its sender once there is enough."""
     count, rows = state.counts, state.rows
     count[HOPS] += 1
@@ -170,7 +170,7 @@ def _acknowledge(system: System, ground: Ground, state: State, row: int, slot: i
 
 
 @lean
-def _make(system: System, state: State, row: int, task: int, machine: int, now: float) -> int:
+def _make(system: TwinSystem, state: TwinState, row: int, task: int, machine: int, now: float) -> int:
     """Put the results of a tuple into the out-queues of its task; return their number.
 
     Fractions of a selectivity are carried over to the next tuple.
@@ -206,7 +206,7 @@ def _make(system: System, state: State, row: int, task: int, machine: int, now: 
 
 
 @lean
-def _end_tree(system: System, ground: Ground, state: State, root: int, now: float) -> None:
+def _end_tree(system: TwinSystem, ground: Ground, state: TwinState, root: int, now: float) -> None:
     """Count a source tuple whose tree is complete."""
     count, roots = state.counts, state.roots
     if roots[root, LOST] == 0:
@@ -230,7 +230,7 @@ def _end_tree(system: System, ground: Ground, state: State, root: int, now: floa
 
 
 @lean
-def sound_alarm(system: System, ground: Ground, state: State, now: float) -> None:
+def sound_alarm(system: TwinSystem, ground: Ground, state: TwinState, now: float) -> None:
     """Resume everything that can, and set the time at which the next suspensions end."""
     upcoming = np.inf
     for task in range(system.tasks):

@@ -46,12 +46,12 @@ _BOUND = {
 }
 
 
-class System(NamedTuple):
+class TwinSystem(NamedTuple):
     """Tasks, out-queues and lanes; T tasks, Q out-queues, E lanes. Seconds are a core's of speed 1."""
 
     source: Bools  # [T]
     drawn: Small  # [T] CONSTANT .. LOGNORMAL
-    service: Floats  # [T, 2] a scale and a shape, as `draw` takes them
+    service: Floats  # [T, 2] a scale and a shape, as `draw_service_time` takes them
     queues: Small  # [T + 1] the out-queues of task t are queues[t] .. queues[t + 1]
     bound: Small  # [Q] TURNS .. NEAR
     selectivity: Floats  # [Q] tuples per tuple processed by its task
@@ -72,7 +72,7 @@ class System(NamedTuple):
     in_pipes: int  # start of pipes
 
 
-def build_system(instance: Instance, costs: Costs) -> System:
+def build_twin_system(instance: Instance, costs: Costs) -> TwinSystem:
     """Build the tables of an application with an engine's costs."""
     tasks, edges, topology = instance.tasks, instance.edges, instance.topology
     services = [topology.components[position] for position in tasks.position]
@@ -88,7 +88,7 @@ def build_system(instance: Instance, costs: Costs) -> System:
     width = np.diff(lanes)
     follow = (np.floor(selectivity) + 1.0) * np.where(bound == COPIES, width, 1)
     queues = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    return System(
+    return TwinSystem(
         source=np.array(tasks.source, dtype=np.bool_),
         drawn=drawn[tasks.component],
         service=shaped[tasks.component],

@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from penstock.api.sources.pace import ArrivalProcess
 from penstock.estimate.bottleneck import elements
 from penstock.model.cluster import Cluster
 from penstock.model.costs import Costs
@@ -13,10 +14,10 @@ from penstock.model.instance import Instance
 from penstock.model.placement import Hop, Placement
 from penstock.model.routes import hop_bits
 from penstock.model.topology import Application
-from penstock.sim.events.ground import Ways
-from penstock.sim.events.run import Setup, TwinRun
-from penstock.sim.events.system import System, build_system
-from penstock.workloads.arrivals import ArrivalProcess, Poisson
+from penstock.sim.events.ground import PathTable
+from penstock.sim.events.run import TwinRun, TwinSetup
+from penstock.sim.events.system import TwinSystem, build_twin_system
+from penstock.workloads.arrivals import Poisson
 
 OVERLOAD = 2.0  # relative to the capacity with evenly split streams
 STEADY = 0.01  # relative; throughputs of spans that differ by less are considered equal
@@ -42,8 +43,8 @@ class Twin:
         self.instance = Instance(self.application, cluster)
 
     @cached_property
-    def _system(self) -> System:
-        return build_system(self.instance, self.costs)
+    def _system(self) -> TwinSystem:
+        return build_twin_system(self.instance, self.costs)
 
     def start(
         self,
@@ -62,7 +63,7 @@ class Twin:
         negative: all. routes: the links of hops on a routed network; default: the widest path of an idle network.
         """
         self._refuse_odd(slots, seed)
-        setup = Setup(self.instance, self._system, self.costs, routes, self._processes(rates))
+        setup = TwinSetup(self.instance, self._system, self.costs, routes, self._processes(rates))
         return TwinRun(setup, slots, seed, records, name)
 
     def maximum_tps(
@@ -99,7 +100,7 @@ class Twin:
         placed = np.asarray(slots, dtype=np.int32)
         chosen: dict[Hop, tuple[int, ...]] = {}
         if self.cluster.routed:
-            ways = Ways(self.instance, routes)
+            ways = PathTable(self.instance, routes)
             chosen = {hop: ways.links(hop) for hop in hop_bits(tasks, self.instance.slots, placed)}
         limits = elements(tasks, self.instance.slots, self.cluster, Placement(tuple(slots), chosen))
         return limits[0].rate_tps if limits else float("inf")

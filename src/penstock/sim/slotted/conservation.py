@@ -3,9 +3,9 @@
 import numpy as np
 
 from penstock.model.kernel import kernel
-from penstock.model.slotted import System
+from penstock.model.slotted import SlottedSystem
 from penstock.policies.tuples.lanes import Lanes
-from penstock.sim.slotted.state import AFTER, HEAD, LANE, NONE, PENDING, ROOT, SIZE, TAIL, State
+from penstock.sim.slotted.state import AFTER, HEAD, LANE, NONE, PENDING, ROOT, SIZE, TAIL, SlottedState
 
 FAULTS = (
     "",
@@ -18,7 +18,7 @@ FAULTS = (
 
 
 @kernel
-def first_fault(system: System, state: State, lanes: Lanes) -> int:
+def first_fault(system: SlottedSystem, state: SlottedState, lanes: Lanes) -> int:
     """Return 0 if all tuples are accounted for, otherwise the index in FAULTS of what is wrong."""
     rows, lists, tasks = state.rows, state.lists, len(system.source)
     seen = np.zeros(len(rows), dtype=np.bool_)

@@ -5,17 +5,29 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.model.kernel import kernel, lean
-from penstock.model.slotted import Longs, System
+from penstock.model.slotted import Longs, SlottedSystem
 from penstock.model.taskgraph import Floats
 from penstock.policies.tuples.kinds import FIELDS, FIFO, PARTIAL_KEY
 from penstock.policies.tuples.lanes import Lanes, Queues, queue_at, rotate
 from penstock.policies.tuples.routing import choose_keyed, route_lean, tell_price
 from penstock.policies.tuples.sending import send
-from penstock.sim.slotted.state import AFTER, HEAD, LANE, PENDING, ROOT, SINCE, SIZE, Counts, State, push, take
+from penstock.sim.slotted.state import (
+    AFTER,
+    HEAD,
+    LANE,
+    PENDING,
+    ROOT,
+    SINCE,
+    SIZE,
+    SlotCounts,
+    SlottedState,
+    push,
+    take,
+)
 from penstock.sim.slotted.steps import send_down
 
 
-class Links(NamedTuple):
+class SharedLinks(NamedTuple):
     """The out-queues that share a link, and the state of the sending policy; K links."""
 
     begin: Longs  # [K + 1] the queues of link k are members[begin[k]] .. members[begin[k + 1]]
@@ -25,10 +37,10 @@ class Links(NamedTuple):
 
 @kernel
 def allow(
-    system: System,
-    state: State,
+    system: SlottedSystem,
+    state: SlottedState,
     waiting: Longs,
-    links: Links,
+    links: SharedLinks,
     kind: int,
     settings: Floats,
     slot: int,
@@ -53,8 +65,8 @@ def allow(
 
 @kernel
 def _allow_oldest(
-    system: System,
-    state: State,
+    system: SlottedSystem,
+    state: SlottedState,
     waiting: Longs,
     own: Longs,
     capacity: int,
@@ -89,11 +101,11 @@ def _allow_oldest(
 
 @lean
 def decide(
-    system: System,
-    state: State,
+    system: SlottedSystem,
+    state: SlottedState,
     queues: Queues,
     lanes: Lanes,
-    counts: Counts,
+    counts: SlotCounts,
     kind: int,
     settings: Floats,
     keys: Floats,
@@ -133,11 +145,11 @@ def decide(
 
 @lean
 def _decide_mixed(
-    system: System,
-    state: State,
+    system: SlottedSystem,
+    state: SlottedState,
     queues: Queues,
     lanes: Lanes,
-    counts: Counts,
+    counts: SlotCounts,
     kind: int,
     settings: Floats,
     keys: Floats,
@@ -176,7 +188,14 @@ def _decide_mixed(
 
 @lean
 def _send(
-    system: System, state: State, lanes: Lanes, counts: Counts, queue: int, lane: int, amount: int, slot: int
+    system: SlottedSystem,
+    state: SlottedState,
+    lanes: Lanes,
+    counts: SlotCounts,
+    queue: int,
+    lane: int,
+    amount: int,
+    slot: int,
 ) -> None:
     """Send tuples through a lane, and count them."""
     tasks, number, target = len(system.source), len(system.emits), system.target[lane]
@@ -187,7 +206,9 @@ def _send(
 
 
 @lean
-def _copy(system: System, state: State, lanes: Lanes, counts: Counts, queue: int, amount: int, slot: int) -> None:
+def _copy(
+    system: SlottedSystem, state: SlottedState, lanes: Lanes, counts: SlotCounts, queue: int, amount: int, slot: int
+) -> None:
     """Send tuples through every lane of a queue."""
     rows, lists, free, roots = state.rows, state.lists, state.free, state.roots
     tasks, number = len(system.source), len(system.emits)
@@ -206,10 +227,10 @@ def _copy(system: System, state: State, lanes: Lanes, counts: Counts, queue: int
 
 @lean
 def _by_key(
-    system: System,
-    state: State,
+    system: SlottedSystem,
+    state: SlottedState,
     lanes: Lanes,
-    counts: Counts,
+    counts: SlotCounts,
     kind: int,
     keys: Floats,
     queue: int,

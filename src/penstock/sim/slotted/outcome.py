@@ -6,10 +6,10 @@ import numpy as np
 
 from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats
-from penstock.sim.slotted.state import DONE, DUE, NONE, REAL, Counts
+from penstock.sim.slotted.state import DONE, DUE, NONE, REAL, SlotCounts
 
 
-class Series(NamedTuple):
+class SlotSeries(NamedTuple):
     """One value per slot, including the warm-up. [S] each"""
 
     cost: Floats  # Θ(t)
@@ -40,10 +40,10 @@ class Outcome(NamedTuple):
     hops: int  # tuples served, over all slots
     dropped: int  # predicted, never sent and never arrived, over all slots
     responses: Longs  # [tuples] each, in order of task and arrival
-    series: Series
+    series: SlotSeries
 
 
-def measure(arrived: Longs, roots: Longs, counts: Counts, warm_up: int, beta: float) -> Outcome:
+def measure(arrived: Longs, roots: Longs, counts: SlotCounts, warm_up: int, beta: float) -> Outcome:
     """Summarise a simulation."""
     slots = arrived.shape[1]
     due, done = roots[:, DUE], roots[:, DONE]
@@ -70,5 +70,5 @@ def measure(arrived: Longs, roots: Longs, counts: Counts, warm_up: int, beta: fl
         hops=int(counts.hops[0]),
         dropped=int(counts.dropped[0]),
         responses=responses,
-        series=Series(counts.cost, backlog, counts.longest, counts.fairness),
+        series=SlotSeries(counts.cost, backlog, counts.longest, counts.fairness),
     )

@@ -10,16 +10,26 @@ import numpy as np
 
 from penstock.model.errors import InvalidInput
 from penstock.model.kernel import kernel
-from penstock.model.slotted import UNLIMITED, Longs, System
+from penstock.model.slotted import UNLIMITED, Longs, SlottedSystem
 from penstock.model.taskgraph import Bools, Floats
 from penstock.policies.api import RoutingPolicy, SendingPolicy
 from penstock.policies.tuples.lanes import Lanes, Queues, empty_queues, idle_lanes
 from penstock.policies.tuples.sending import STATE
 from penstock.sim.slotted import steps
 from penstock.sim.slotted.conservation import FAULTS, first_fault
-from penstock.sim.slotted.decisions import Links, allow, decide
+from penstock.sim.slotted.decisions import SharedLinks, allow, decide
 from penstock.sim.slotted.outcome import Outcome, measure
-from penstock.sim.slotted.state import DONE, DUE, NONE, REAL, Counts, Feed, State, empty_state, grown
+from penstock.sim.slotted.state import (
+    DONE,
+    DUE,
+    NONE,
+    REAL,
+    RootArrivals,
+    SlotCounts,
+    SlottedState,
+    grown,
+    new_slotted_state,
+)
 
 ROWS = 1 << 12  # initial capacity in tuples
 FASTEST = 1e9  # tuples per slot of a task without cost; kernels divide by it
@@ -41,7 +51,7 @@ class Keys(NamedTuple):
 
 
 def simulate(
-    system: System,
+    system: SlottedSystem,
     arrivals: Arrivals,
     routing: RoutingPolicy,
     sending: SendingPolicy | None = None,
@@ -62,7 +72,7 @@ def simulate(
     rng = np.random.default_rng(seed)
     feed, roots = _roots(arrivals, rng)
     slots = arrivals.counts.shape[1]
-    state = empty_state(system, roots, ROWS)
+    state = new_slotted_state(system, roots, ROWS)
     queues = empty_queues(system.lanes)
     queues.turn[:] = rng.integers(np.maximum(1, np.diff(system.lanes)))  # senders start with different tasks
     speed = np.minimum(system.service[system.target], FASTEST)
@@ -85,17 +95,17 @@ def simulate(
 
 @kernel
 def run_slots(
-    system: System,
-    state: State,
+    system: SlottedSystem,
+    state: SlottedState,
     queues: Queues,
     lanes: Lanes,
-    feed: Feed,
-    counts: Counts,
+    feed: RootArrivals,
+    counts: SlotCounts,
     routing: int,
     routing_settings: Floats,
     sending: int,
     sending_settings: Floats,
-    links: Links,
+    links: SharedLinks,
     keys: Floats,
     rng: np.random.Generator,
     begin: int,
@@ -107,22 +117,22 @@ def run_slots(
     """
     sent = np.zeros(len(system.target), dtype=np.int64)
     for slot in range(begin, feed.known.shape[1]):
-        if state.free[1] < steps.needed(system, state, feed, slot):
+        if state.free[1] < steps.max_new_tuples(system, state, feed, slot):
             return slot
         steps.arrive(system, state, feed, counts, slot)
-        steps.observe(system, state, queues, lanes, counts, slot)
+        steps.record_queues(system, state, queues, lanes, counts, slot)
         if sending >= 0:
             allow(system, state, queues.waiting, links, sending, sending_settings, slot, rng, queues.allowed)
         decide(system, state, queues, lanes, counts, routing, routing_settings, keys, slot, rng, sent)
         steps.tell_prices(system, queues, lanes)
-        steps.serve(system, state, lanes, counts, slot)
+        steps.serve_tasks(system, state, lanes, counts, slot)
         steps.record(system, state, counts, slot)
         if check and first_fault(system, state, lanes) != 0:
             return -1
     return len(counts.cost)
 
 
-def _refuse_odd(system: System, arrivals: Arrivals, sending: SendingPolicy | None, warm_up: int) -> None:
+def _refuse_odd(system: SlottedSystem, arrivals: Arrivals, sending: SendingPolicy | None, warm_up: int) -> None:
     counts, slots = arrivals.counts, arrivals.counts.shape[-1]
     _refuse_table("arrivals.counts", counts, (system.tasks, max(1, slots)))
     if counts[~system.source].any():
@@ -147,11 +157,11 @@ def _refuse_table(path: str, found: Longs, shape: tuple[int, ...]) -> None:
         raise InvalidInput(path, f"expected whole numbers ≥ 0 of shape {shape}, got {has}")
 
 
-def _limited(system: System) -> bool:
+def _limited(system: SlottedSystem) -> bool:
     return bool((system.capacity < UNLIMITED).any())
 
 
-def _roots(arrivals: Arrivals, rng: np.random.Generator) -> tuple[Feed, Longs]:
+def _roots(arrivals: Arrivals, rng: np.random.Generator) -> tuple[RootArrivals, Longs]:
     """Number all arriving and predicted tuples.
 
     Of a slot's tuples, the predicted ones come first.
@@ -170,7 +180,7 @@ def _roots(arrivals: Arrivals, rng: np.random.Generator) -> tuple[Feed, Longs]:
     roots[:, REAL], roots[:, DONE] = True, NONE
     if (known > actual).any():
         roots[:, REAL] = _come(actual.ravel(), known.ravel(), total.ravel(), rng)
-    return Feed(first, known.astype(np.int64), lead), roots
+    return RootArrivals(first, known.astype(np.int64), lead), roots
 
 
 def _come(actual: Longs, known: Longs, total: Longs, rng: np.random.Generator) -> Bools:
@@ -183,8 +193,8 @@ def _come(actual: Longs, known: Longs, total: Longs, rng: np.random.Generator) -
     return np.asarray(rank < actual[group])
 
 
-def _counts(slots: int, queues: int) -> Counts:
-    return Counts(
+def _counts(slots: int, queues: int) -> SlotCounts:
+    return SlotCounts(
         cost=np.zeros(slots),
         queued_in=np.zeros(slots, dtype=np.int64),
         queued_out=np.zeros(slots, dtype=np.int64),
@@ -197,13 +207,13 @@ def _counts(slots: int, queues: int) -> Counts:
     )
 
 
-def _links(system: System) -> Links:
+def _links(system: SlottedSystem) -> SharedLinks:
     """Return the out-queues of each machine."""
     task = np.repeat(np.arange(system.tasks), np.diff(system.queues))
     machine = system.machine[task]
     members = np.argsort(machine, kind="stable").astype(np.int64)
     begin = np.searchsorted(machine[members], np.arange(len(system.capacity) + 1)).astype(np.int64)
-    return Links(begin, members, np.zeros((len(system.capacity), STATE)))
+    return SharedLinks(begin, members, np.zeros((len(system.capacity), STATE)))
 
 
 def _cumulative(keys: Keys) -> Floats:

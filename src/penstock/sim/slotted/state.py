@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.model.kernel import lean
-from penstock.model.slotted import Longs, System
+from penstock.model.slotted import Longs, SlottedSystem
 from penstock.model.taskgraph import Floats
 
 NONE = -1
@@ -26,7 +26,7 @@ DUE, REAL, PENDING, DONE = range(4)
 the system that follow from it; the slot in which the last of them was processed."""
 
 
-class State(NamedTuple):
+class SlottedState(NamedTuple):
     """The mutable state; T tasks, Q out-queues, P rows for tuples, R roots.
 
     The lists are, in this order: the in-queues [T]; tuples sent to each task in the previous slot, X(t - 1) [T]; those
@@ -42,7 +42,7 @@ class State(NamedTuple):
     roots: Longs  # [R, 4]
 
 
-class Feed(NamedTuple):
+class RootArrivals(NamedTuple):
     """The times at which the roots of every task become known; S slots."""
 
     first: Longs  # [T, S + 1] the roots of task t due in slot s are first[t, s] .. first[t, s + 1]
@@ -50,7 +50,7 @@ class Feed(NamedTuple):
     lead: Longs  # [T] W, slots ahead
 
 
-class Counts(NamedTuple):
+class SlotCounts(NamedTuple):
     """Counters of every slot, [S] each, of every queue, and of the whole."""
 
     cost: Floats  # Θ(t), (11)
@@ -64,7 +64,7 @@ class Counts(NamedTuple):
     dropped: Longs  # [1] predicted tuples that were never sent and never arrived
 
 
-def empty_state(system: System, roots: Longs, rows: int) -> State:
+def new_slotted_state(system: SlottedSystem, roots: Longs, rows: int) -> SlottedState:
     """Return the initial state, with capacity for `rows` simultaneous tuples."""
     tasks, queues = system.tasks, len(system.emits)
     lists = np.zeros((3 * tasks + 2 * queues, 3), dtype=np.int64)
@@ -72,10 +72,10 @@ def empty_state(system: System, roots: Longs, rows: int) -> State:
     table = np.zeros((rows, 4), dtype=np.int64)
     table[:, AFTER] = np.arange(1, rows + 1)
     table[-1, AFTER] = NONE
-    return State(table, np.array([0, rows], dtype=np.int64), lists, np.zeros(tasks), np.zeros(queues), roots)
+    return SlottedState(table, np.array([0, rows], dtype=np.int64), lists, np.zeros(tasks), np.zeros(queues), roots)
 
 
-def grown(state: State) -> State:
+def grown(state: SlottedState) -> SlottedState:
     """Return the same state with twice the capacity for tuples."""
     rows = len(state.rows)
     more = np.zeros_like(state.rows)

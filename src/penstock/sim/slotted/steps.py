@@ -8,7 +8,7 @@ once: inside a loop that would count references for every tuple.
 import numpy as np
 
 from penstock.model.kernel import lean
-from penstock.model.slotted import Longs, System
+from penstock.model.slotted import Longs, SlottedSystem
 from penstock.model.taskgraph import Floats
 from penstock.policies.tuples.lanes import Lanes, Queues
 from penstock.sim.slotted.state import (
@@ -23,9 +23,9 @@ from penstock.sim.slotted.state import (
     ROOT,
     SINCE,
     SIZE,
-    Counts,
-    Feed,
-    State,
+    RootArrivals,
+    SlotCounts,
+    SlottedState,
     append,
     join,
     pop,
@@ -38,7 +38,7 @@ ROUND = 1e-9  # tolerance for a sum of fractions to be a whole number of tuples
 
 
 @lean
-def arrive(system: System, state: State, feed: Feed, counts: Counts, slot: int) -> None:
+def arrive(system: SlottedSystem, state: SlottedState, feed: RootArrivals, counts: SlotCounts, slot: int) -> None:
     """Process the arrivals of a slot, and the predictions for a later one."""
     first, known, slots = feed.first, feed.known, feed.known.shape[1]
     for task in range(len(system.source)):
@@ -56,7 +56,7 @@ def arrive(system: System, state: State, feed: Feed, counts: Counts, slot: int) 
 
 
 @lean
-def _enter(system: System, state: State, task: int, begin: int, end: int, ahead: bool) -> None:
+def _enter(system: SlottedSystem, state: SlottedState, task: int, begin: int, end: int, ahead: bool) -> None:
     """Add roots to the out-queues of their source."""
     rows, free, lists, made, roots, emits = state.rows, state.free, state.lists, state.made, state.roots, system.emits
     tasks, first, last = len(system.source), system.queues[task], system.queues[task + 1]
@@ -78,7 +78,7 @@ def _enter(system: System, state: State, task: int, begin: int, end: int, ahead:
 
 
 @lean
-def _fall_due(system: System, state: State, counts: Counts, task: int, slot: int) -> None:
+def _fall_due(system: SlottedSystem, state: SlottedState, counts: SlotCounts, task: int, slot: int) -> None:
     """Move predicted tuples that are due to the arrived ones (5); drop those that did not arrive."""
     rows, lists, roots = state.rows, state.lists, state.roots
     outbox = 3 * len(system.source)
@@ -99,7 +99,9 @@ def _fall_due(system: System, state: State, counts: Counts, task: int, slot: int
 
 
 @lean
-def observe(system: System, state: State, queues: Queues, lanes: Lanes, counts: Counts, slot: int) -> None:
+def record_queues(
+    system: SlottedSystem, state: SlottedState, queues: Queues, lanes: Lanes, counts: SlotCounts, slot: int
+) -> None:
     """Record the queues at the start of a slot, for decisions and statistics."""
     lists, waiting, arrived, target = state.lists, queues.waiting, queues.arrived, system.target
     tasks, number = len(system.source), len(system.emits)
@@ -119,7 +121,7 @@ def observe(system: System, state: State, queues: Queues, lanes: Lanes, counts: 
 
 
 @lean
-def tell_prices(system: System, queues: Queues, lanes: Lanes) -> None:
+def tell_prices(system: SlottedSystem, queues: Queues, lanes: Lanes) -> None:
     """Give every lane its target's price: the cost of a tuple from there on."""
     begin, emits, price, ahead, target = system.queues, system.emits, queues.price, lanes.ahead, system.target
     for lane in range(len(target)):
@@ -163,7 +165,7 @@ def send_down(
 
 
 @lean
-def serve(system: System, state: State, lanes: Lanes, counts: Counts, slot: int) -> None:
+def serve_tasks(system: SlottedSystem, state: SlottedState, lanes: Lanes, counts: SlotCounts, slot: int) -> None:
     """Deliver the tuples of the previous slot, and serve the queue of every task (8)."""
     rows, lists, free, roots, served = state.rows, state.lists, state.free, state.roots, state.served
     service, begin, emits, outstanding = system.service, system.queues, system.emits, lanes.outstanding
@@ -228,7 +230,9 @@ def _finish(
 
 
 @lean
-def _process(system: System, state: State, outstanding: Floats, task: int, amount: int, slot: int) -> None:
+def _process(
+    system: SlottedSystem, state: SlottedState, outstanding: Floats, task: int, amount: int, slot: int
+) -> None:
     """Serve tuples that each produce any number of tuples."""
     rows, lists, free, roots, made = state.rows, state.lists, state.free, state.roots, state.made
     emits, outbox = system.emits, 3 * len(system.source)
@@ -257,7 +261,7 @@ def _process(system: System, state: State, outstanding: Floats, task: int, amoun
 
 
 @lean
-def needed(system: System, state: State, feed: Feed, slot: int) -> int:
+def max_new_tuples(system: SlottedSystem, state: SlottedState, feed: RootArrivals, slot: int) -> int:
     """Return an upper bound on the number of tuples that a slot can add to the system."""
     lists, first, service, emits = state.lists, feed.first, system.service, system.emits
     tasks, slots, most = len(service), feed.known.shape[1], 0
@@ -279,7 +283,7 @@ def needed(system: System, state: State, feed: Feed, slot: int) -> int:
 
 
 @lean
-def record(system: System, state: State, counts: Counts, slot: int) -> None:
+def record(system: SlottedSystem, state: SlottedState, counts: SlotCounts, slot: int) -> None:
     """Record the out-queues at the end of a slot: the maximum length, and Jain's index of fairness."""
     lists, outbox, number = state.lists, 3 * len(system.source), len(system.emits)
     total, squares, longest = 0.0, 0.0, 0

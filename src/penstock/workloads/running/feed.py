@@ -8,7 +8,7 @@ from typing import Any
 from penstock.api.contracts import Source
 from penstock.api.sources.generated import Generated
 from penstock.api.sources.lines import Lines
-from penstock.api.sources.pace import Arrivals
+from penstock.api.sources.pace import ArrivalProcess
 from penstock.model.errors import InvalidInput
 
 DEFAULT_TPS = 100.0
@@ -25,7 +25,7 @@ class Feed:
     """
 
     rate: float | None = None
-    arrivals: Arrivals | str | None = None
+    arrivals: ArrivalProcess | str | None = None
     input: str | Path | None = None
     repeat: bool = False
     count: int | None = None
@@ -60,7 +60,7 @@ class Feed:
         return Lines(self.input, rate=self.rate, arrivals=process, repeat=self.repeat)
 
 
-def _process(spec: str) -> Arrivals:
+def _process(spec: str) -> ArrivalProcess:
     from penstock.workloads.arrivals import arrivals  # imports numba
 
     return arrivals(spec)

@@ -50,7 +50,7 @@ def log_processing_flow(application: Application, feed: Feed, output: bool = Tru
     """
     flow, model = Dataflow(application.name), Blueprint(application)
     [(name, own)] = feed.split(model.shares()).items()
-    lines = flow.source(name, own.source(LogLines(own.seed)), gives=str, **model.costs(name))
+    lines = flow.source(name, own.source(LogLines(own.seed)), emits=str, **model.costs(name))
     entries = flow.map("rules", parse, model.outlet(lines, "rules"), **model.costs("rules"))
     index = flow.map("index", postings, model.outlet(entries, "index"), **model.costs("index"))
     counts = flow.operator("count", CountTypes, model.outlet(entries, "count", "entry_type"), **model.costs("count"))

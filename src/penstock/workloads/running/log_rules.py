@@ -25,7 +25,7 @@ FORMATS = (
 )
 
 
-class Rule(NamedTuple):
+class LogRule(NamedTuple):
     """A type of entry, and the pattern of its messages."""
 
     entry_type: str
@@ -33,7 +33,7 @@ class Rule(NamedTuple):
 
 
 RULES = tuple(
-    Rule(entry_type, re.compile(pattern))
+    LogRule(entry_type, re.compile(pattern))
     for entry_type, pattern in (
         ("break-in-attempt", r"POSSIBLE BREAK-IN ATTEMPT"),
         ("failed-password", r"Failed (?:password|none) for"),

@@ -159,9 +159,9 @@ def any_dataflow(application: Application, rate: float | None = None, *, count: 
         outputs, costs = [spec.output for spec in specs if spec.output is not None], model.costs(component.name)
         if component.kind is Kind.SOURCE:
             source = SelectiveSource(feeds[component.name].source(make_sample), specs)
-            outlet = flow.source(component.name, source, gives=Sample, outputs=outputs, **costs)
+            outlet = flow.source(component.name, source, emits=Sample, outputs=outputs, **costs)
         else:
-            outlet = flow.operator(component.name, PassThrough(specs), *inputs, gives=Sample, outputs=outputs, **costs)
+            outlet = flow.operator(component.name, PassThrough(specs), *inputs, emits=Sample, outputs=outputs, **costs)
         outlets[component.name] = outlet
     flow.parts = {component.name: flow.parts[component.name] for component in application.components}
     return flow

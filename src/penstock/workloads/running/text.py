@@ -32,15 +32,15 @@ def word(rank: int) -> str:
 
 
 @cache
-def vocabulary(size: int = VOCABULARY) -> tuple[str, ...]:
+def vocabulary() -> tuple[str, ...]:
     """Return the most frequent words, in order of rank."""
-    return tuple(word(rank) for rank in range(size))
+    return tuple(word(rank) for rank in range(VOCABULARY))
 
 
 @cache
-def zipf_shares(size: int = VOCABULARY, exponent: float = EXPONENT) -> Floats:
-    """Return the share of each rank in all words. [size]"""
-    weights = 1.0 / np.arange(1, size + 1, dtype=np.float64) ** exponent
+def zipf_shares() -> Floats:
+    """Return the share of each rank in all words. [VOCABULARY]"""
+    weights = 1.0 / np.arange(1, VOCABULARY + 1, dtype=np.float64) ** EXPONENT
     shares: Floats = weights / weights.sum()
     return shares
 
@@ -76,6 +76,6 @@ class Sentences:
 
 @cache
 def _zipf_edges() -> Floats:
-    """Return the cumulative shares of all ranks but the last, between 0 and 1. [size - 1]"""
+    """Return the cumulative shares of all ranks but the last, between 0 and 1. [VOCABULARY - 1]"""
     edges: Floats = np.cumsum(zipf_shares())[:-1]
     return edges

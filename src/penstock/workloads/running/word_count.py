@@ -37,7 +37,7 @@ def word_count_flow(application: Application, feed: Feed, output: bool = True) -
     """
     flow, model = Dataflow(application.name), Blueprint(application)
     sources = [
-        flow.source(name, own.source(Sentences(own.seed), generated=name == QUEUE), gives=str, **model.costs(name))
+        flow.source(name, own.source(Sentences(own.seed), generated=name == QUEUE), emits=str, **model.costs(name))
         for name, own in feed.split(model.shares()).items()
     ]
     words = flow.flat_map(

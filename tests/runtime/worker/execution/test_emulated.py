@@ -100,7 +100,7 @@ def hops_of(
     machines: tuple[Machine, ...], placement: list[str], *, cpu: float, count: int = 1, **more: object
 ) -> Result:
     flow = Dataflow("small")
-    numbers = flow.source("in", flows.Given(["x" * 1000] * count), gives=str)
+    numbers = flow.source("in", flows.Given(["x" * 1000] * count), emits=str)
     flow.sink("out", Captured([]), numbers, parallelism=len(placement) - 1, cpu=cpu)
     cluster = Cluster(name="small", machines=machines, **{"distances": NOWHERE, **more})  # type: ignore[arg-type]
     return run(flow, emulate=cluster, placement=placement, checkpoint_s=0)

@@ -21,8 +21,8 @@ def word(number: int) -> str:
 
 def counting() -> Dataflow:
     flow = Dataflow("counting")
-    words = flow.source("words", ps.Generated(word, rate=100.0, count=WORDS), gives=str, parallelism=2, cpu=0.004)
-    counts = flow.operator("count", Count, words.fields(), gives=tuple[str, int], parallelism=2, cpu=0.006)
+    words = flow.source("words", ps.Generated(word, rate=100.0, count=WORDS), emits=str, parallelism=2, cpu=0.004)
+    counts = flow.operator("count", Count, words.fields(), emits=tuple[str, int], parallelism=2, cpu=0.006)
     flow.sink("out", ps.JsonLines("output"), counts, cpu=0.001)
     return flow
 

@@ -82,7 +82,7 @@ class Setting:
         flow = Dataflow("word-count")
         sizes = self.sizes
         source = Generated(EpisodeSentences(episodes, self.words), arrivals=episodes)
-        lines = flow.source("source", source, gives=str, **self._costs(0)).costing(tuple_bytes=sizes[0])
+        lines = flow.source("source", source, emits=str, **self._costs(0)).costing(tuple_bytes=sizes[0])
         words = flow.flat_map("split", split, lines, **self._costs(1))
         words = words.costing(selectivity=(1 + self.words) / 2, tuple_bytes=sizes[1])
         by_word = Named("word", "text")

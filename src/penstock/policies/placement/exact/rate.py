@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from penstock.model.placement import Hop
-from penstock.model.routes import route
+from penstock.model.routes import route_hops
 from penstock.model.taskgraph import Ints
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.exact.alike import exchanges, group_tasks
@@ -24,7 +24,7 @@ def least_stressed(view: PlacementView, placed: Iterable[Ints], linked: bool) ->
     """Return the placement with the highest rate, hops on widest paths; none if all rates are 0."""
     best = None
     for slots in placed:
-        routes = route(view.tasks, view.slots, view.links, slots.tolist()) if linked else {}
+        routes = route_hops(view.tasks, view.slots, view.links, slots.tolist()) if linked else {}
         if not isinstance(routes, Hop):
             best = better(best, Candidate(slots, stress(view, slots, routes if linked else None), routes))
     return best if best is not None and np.isfinite(best.cost) else None
