@@ -75,7 +75,7 @@ def sentences(count: int) -> list[str]:
 
 
 def word_count(count: int, cpu: float = 1e-4, most: int = 7) -> Dataflow:
-    """Return an application that counts the words of so many sentences, at most so many a poll."""
+    """Return an application that counts the words of sentences, given their number and the maximum per poll."""
     flow = Dataflow("word-count")
     lines = flow.source("lines", Given(sentences(count), most), parallelism=2, cpu=cpu, emits=str)
     words = flow.flat_map("split", split, lines, parallelism=3, cpu=cpu)
@@ -402,7 +402,7 @@ def _grouped(outlet: Outlet, edge: Edge) -> Outlet:
 
 
 def move_about(cluster: TestCluster, moves: int, seed: int, pause: float = 0.0) -> int:
-    """Move any task anywhere at any moment, up to so many times or the end; return how many moves there were.
+    """Move random tasks at random times, up to a number of moves or until the end; return the number of moves.
 
     pause: the most seconds between two moves, for a cluster that needs time for its work.
     """

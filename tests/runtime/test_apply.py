@@ -30,7 +30,7 @@ from tests.runtime import flows
 
 
 class Stepped:
-    """A driver whose workers go on while it is asked."""
+    """A driver whose workers run while it serves requests."""
 
     def __init__(self, cluster: TestCluster) -> None:
         self.cluster, self.controller = cluster, cluster.controller

@@ -194,7 +194,7 @@ def _kill(runs: Path, driver: "subprocess.Popen[bytes]", moment: str, log: Path)
 
 
 def _answering(runs: Path, driver: "subprocess.Popen[bytes]", log: Path) -> RunInfo:
-    """Return the run of a driver, once it can be asked."""
+    """Return the run of a driver, once its socket is open."""
     found: list[RunInfo] = []
 
     def answers() -> bool:

@@ -229,7 +229,7 @@ class Counting(ps.Generated[int]):
 
 
 class Limit(ps.Sink[int]):
-    """Refuses more under way than the limit."""
+    """Raises if more tuples are in flight than the limit."""
 
     def write(self, values: Sequence[int]) -> None:
         global WRITTEN
@@ -299,7 +299,7 @@ def test_a_listener_that_raises_is_dropped_and_the_run_continues(start: Callable
 
 
 class Fussy(Count):
-    """A count that takes only so many w3."""
+    """A count that accepts a limited number of w3."""
 
     def process(self, value: str) -> list[tuple[str, int]]:
         if value == "w3" and self.counts.get(value) == 20:
@@ -351,7 +351,7 @@ def test_the_start_raises_if_the_application_cannot_be_serialized(tmp_path: Path
 
 def test_a_killed_worker_is_replaced_and_the_counts_are_the_truth(start: Callable[..., Run]) -> None:
     heard: list[LogLine] = []
-    run = start(words(rate=500), slots=3, interval_s=0)  # none before the last: it has to begin anew
+    run = start(words(rate=500), slots=3, interval_s=0)  # none before the last: it starts from the beginning
     run.on_log(heard.append)
     killed = run._driver.controller.members[1]
     before, pid = killed.incarnation, killed.pid

@@ -74,7 +74,7 @@ class Trial:
         return False
 
     def do(self, fault: Callable[[], None], moment: str = MOMENTS[0], spared: int | None = None) -> None:
-        """Do something to the run that it has to recover from, and wait until it has."""
+        """Inject a fault, and wait until the run has recovered from it."""
         before, _ = self.recoveries
         with self.at(moment, spared):
             fault()
@@ -88,7 +88,7 @@ class Trial:
         self.wait_for_checkpoint()
 
     def at(self, moment: str, spared: int | None) -> AbstractContextManager[None]:
-        """Have a checkpoint or a move under way."""
+        """Return a context with a checkpoint or a move in progress."""
         return amid(moment, spared or 0, self.run.status, self._move)
 
     def _move(self, task: str, slot: str) -> None:
@@ -96,7 +96,7 @@ class Trial:
             self.run.move(task, slot)
 
     def drawn(self) -> tuple[int, int, int]:
-        """Return the processes of three workers, in any order."""
+        """Return the processes of three workers, in random order."""
         found: list[int] = []
 
         def there() -> bool:
@@ -108,12 +108,12 @@ class Trial:
         return one, two, three
 
     def is_home(self) -> bool:
-        """Whether tuples flow and every worker has a task: only then does the loss of any begin a recovery."""
+        """Whether tuples flow and every worker has a task: only then the loss of any one starts a recovery."""
         status = self.run.status()
         return status.phase == "running" and set(self.alive()) <= set(status.placement.values())
 
     def end(self) -> None:
-        """Drain it, and see that everything was committed exactly once."""
+        """Drain the run, and check that everything was committed exactly once."""
         self.run.drain()
         status = self.run.status()
         assert (status.phase, status.error) == ("stopped", "")
@@ -124,7 +124,7 @@ class Trial:
 
 @contextmanager
 def trials(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Trial]]:
-    """Give a function that starts a run to do faults to; it is stopped in the end."""
+    """Yield a function that starts a run for faults; it is stopped at the end."""
     monkeypatch.setattr(members, "MAX_FAILURES", math.inf)  # no site is excluded, though all of them keep failing
     monkeypatch.setattr(members, "MAX_LATE", math.inf)
     started: list[Run] = []

@@ -23,7 +23,7 @@ def split(text: str) -> list[str]:
 
 
 def truth(sentences: int) -> dict[str, int]:
-    """Return how often each word comes in so many sentences."""
+    """Return the count of each word in a number of sentences."""
     return dict(Counter(word for number in range(sentences) for word in split(sentence(number))))
 
 
@@ -43,7 +43,7 @@ class Count(ps.Operator[str, tuple[str, int]]):
         return self.counts
 
     def restore(self, state: dict[str, int]) -> None:
-        """Go on with counts."""
+        """Restore counts."""
         self.counts = state
 
 
@@ -70,7 +70,7 @@ class InOrder(ps.Sink[tuple[str, int]]):
         return self.last
 
     def restore(self, state: dict[str, int]) -> None:
-        """Go on after counts."""
+        """Restore counts."""
         self.last = state
 
     def close(self) -> None:

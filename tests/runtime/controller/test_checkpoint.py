@@ -90,7 +90,7 @@ def test_takes_a_waiting_checkpoint_when_a_drain_ends_the_move_before_it(answere
     one.operations.request_checkpoint(2.0)
     one.drain(2.0)
     end_all(one, 3.0)
-    if answered:  # what was told cannot be undone
+    if answered:  # the move cannot be rolled back
         assert begun(one) == []
         one.receive(1, worker_messages.Moved(1, 1, 2.5, 2.6), 3.0)
     assert begun(one) == [1]

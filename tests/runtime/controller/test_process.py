@@ -414,7 +414,7 @@ class Faked:
     def hear(
         connection: Connection, true: Callable[[], object], until_closed: bool = False
     ) -> list[controller_messages.Command]:
-        """Read until something is true, or the other end has hung up."""
+        """Read until a condition holds, or the other end has closed the connection."""
         deadline, heard = monotonic() + PATIENCE, list[controller_messages.Command]()
         connection.socket.setblocking(False)
         while not true():

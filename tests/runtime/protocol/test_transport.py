@@ -69,7 +69,7 @@ def opened() -> Iterator[tuple[Connection, Connection]]:
 
 
 def exchange(*ends: Connection, until: int | None = None) -> list[list[bytes]]:
-    """Let both ends read and write until both are open, or the second has got so many frames."""
+    """Let both ends read and write until both are open, or the second has a number of frames."""
     got: list[list[bytes]] = [[] for _ in ends]
     while True:
         writing = [end for end in ends if end.wants_to_write]

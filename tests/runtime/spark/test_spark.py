@@ -40,7 +40,7 @@ def jobs(spark: SparkSession) -> Iterator[SlotJobs]:
 
 
 class Slots:
-    """Slots that say which process they are, and run until they are told to stop."""
+    """Slots that report their process, and run until a test stops them."""
 
     def __init__(self, jobs: SlotJobs, folder: Path, names: list[str]) -> None:
         def main(name: str) -> None:

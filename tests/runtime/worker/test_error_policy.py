@@ -28,7 +28,7 @@ class Halves(Operator[int, int]):
 
 
 class Flaky(Operator[int, int]):
-    """Raises so many times on every number before it gives it."""
+    """Raises a number of times before it emits each number."""
 
     def __init__(self, times: int) -> None:
         self.times = times

@@ -40,7 +40,7 @@ def beating(listener: socket.socket, worker: Alive) -> Iterator[None]:
 
 
 def beats(connection: Connection) -> Iterator[worker_messages.Heartbeat]:
-    """Yield the signs of life that come."""
+    """Yield the heartbeats."""
     with closing(Watch()) as watch:
         watch.add(connection)
         deadline = monotonic() + PATIENCE

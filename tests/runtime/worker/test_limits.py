@@ -55,7 +55,7 @@ def test_a_source_emits_exactly_its_limit(way: dict[str, Any], tasks: int) -> No
 def test_a_source_below_its_limit_does_not_notice_it(way: dict[str, Any]) -> None:
     free = TestCluster(flow(rate=50.0), **way).start()
     held = TestCluster(flow(rate=50.0), limits=1000.0, **way).start()
-    given(free, 1.0), given(held, 1.0)  # its pace begins when it is asked first, a token later
+    given(free, 1.0), given(held, 1.0)  # its pace starts with the first poll, a token later
     assert given(free, 4.0) == given(held, 4.0) == 200
 
 
@@ -91,7 +91,7 @@ def test_a_tuple_that_waits_for_a_limit_counts_as_delayed(way: dict[str, Any]) -
 
 def test_an_emulated_source_emits_at_the_time_of_the_token_on_a_slow_host() -> None:
     cluster = TestCluster(flow(rate=1000.0, cpu=1e-3), emulate=tiny_cluster(1), limits=100.0).start()
-    cluster.advance(0.02)  # in which it is first asked, at its first token
+    cluster.advance(0.02)  # in which it is first polled, at its first token
     for _ in range(20):
         cluster.clock.advance(0.04)  # the host does nothing for so long
         cluster.advance(0.0)

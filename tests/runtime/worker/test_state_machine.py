@@ -239,7 +239,7 @@ def test_an_error_shows_where_the_authors_code_raised() -> None:
 
 
 class Mistaken(Source[int]):
-    """Gives what it is told to, once, and says when it is to be asked again."""
+    """Emits given values once, and returns when it is due again."""
 
     def __init__(self, given: Any, due: Any = 0.0) -> None:
         self.given, self.due = given, due

@@ -1,4 +1,4 @@
-"""Samplers trace about as many tuples as they are asked to, evenly."""
+"""Samplers trace about the requested rate of tuples, evenly."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from penstock.runtime.worker.tracing import Sampler
 
 
 def picked(rate: float, wanted: float, seconds: float, batch: int = 1) -> list[int]:
-    """Run a source of so many tuples a second, so many a poll, and return the numbers of those followed."""
+    """Run a source at a rate in tuples per second, with a number per poll; return the numbers of traced tuples."""
     sampler, first, found = Sampler(wanted), 0, []
     while first < rate * seconds:
         found += [first + place for place in sampler.pick(first, batch, first / rate)]

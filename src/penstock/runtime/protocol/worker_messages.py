@@ -124,7 +124,7 @@ class Pong(Wire, tag=28):
 
 
 class Heartbeat(Wire, tag=29):
-    """A sign of life from a worker's side thread, on a connection of its own; the answer is `RenewLease`."""
+    """A heartbeat from a worker's side thread, on its own connection; the answer is `RenewLease`."""
 
     at: float  # the worker's clock
     progress: int  # turns of its loop so far
