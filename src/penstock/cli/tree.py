@@ -38,7 +38,7 @@ class Section(NamedTuple):
 
 RUNS = (
     Entry("list", OPERATOR, "List all runs, newest first.", "runs.list:list_runs"),
-    Entry("resume", AUTHOR, "Resume a run from its last checkpoint.", "runs.resume:resume"),
+    Entry("resume", OPERATOR, "Resume a run from its last checkpoint.", "runs.resume:resume"),
     Entry("move", OPERATOR, "Move one task of a running application to another machine or slot.", "runs.move:move"),
     Entry(
         "apply", OPERATOR, "Change a running application to another plan or other tuple policies.", "runs.apply:apply"
