@@ -27,7 +27,7 @@ from penstock.policies.streams import changed
 from penstock.runtime.config import Changes, RunConfig
 from penstock.runtime.control_socket import ControlServer
 from penstock.runtime.handle import LogLine, Outcome
-from penstock.runtime.storage.run_folder import LogFile, RunInfo, create, keep
+from penstock.runtime.storage.run_folder import LogFile, RunInfo, create, write_info
 from tests.settings import config
 
 
@@ -205,7 +205,7 @@ class Served:
             application, runs, config=config(master="local[4]", folder=folder), emulated="trio", policy="round-robin"
         )
         info = msgspec.structs.replace(info, config=None)  # it cannot be resumed
-        keep(info)
+        write_info(info)
         self.handle = FakeHandle(info, drains=drains)
         self._log = LogFile(info)
         self.handle.on_log(self._log)

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.output import Terminal, neutral, print_json
-from penstock.runtime.storage.run_folder import create, keep
+from penstock.runtime.storage.run_folder import create, write_info
 from tests.conftest import Ran
 
 Penstock = Callable[..., Ran]
@@ -45,7 +45,7 @@ def test_json_stays_what_it_means() -> None:
 
 def test_what_a_runs_folder_says_does_not_reach_the_terminal_as_it_is(penstock: Penstock, tmp_path: Path) -> None:
     info = create("a", tmp_path)
-    keep(msgspec.structs.replace(info, run="x\x1b[2Jy", pid=2**31 - 1, socket="/nowhere"))
+    write_info(msgspec.structs.replace(info, run="x\x1b[2Jy", pid=2**31 - 1, socket="/nowhere"))
     ran = penstock("status", "--runs", tmp_path)
     assert "x\\u001b[2Jy" in ran.out + ran.err
     assert "\x1b[2J" not in ran.err + ran.out

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from penstock.runtime.config import RunConfig
-from penstock.runtime.storage.run_folder import RunInfo, conclude, create, keep
+from penstock.runtime.storage.run_folder import RunInfo, create, write_info, write_outcome
 from tests.conftest import Ran
 from tests.fake_run import PLACEMENT, Served
 from tests.kept_run import keep_checkpoint, kept_run
@@ -93,7 +93,7 @@ def test_stopping_at_once_does_not_wait_for_one_that_never_drains(penstock: Pens
 
 def test_what_was_stopped_at_once_can_be_resumed(penstock: Penstock, tmp_path: Path) -> None:
     with Served(tmp_path, drains=False) as run:
-        keep(msgspec.structs.replace(run.info, config=RunConfig()))
+        write_info(msgspec.structs.replace(run.info, config=RunConfig()))
         ran = penstock("stop", run.info.path, "--now")
         assert f"{run.info.run} has ended; next: penstock runs resume {run.info.path}" in ran.out
 
@@ -108,7 +108,7 @@ def test_no_run_is_one_line(penstock: Penstock, tmp_path: Path, command: list[st
 
 def test_one_that_has_ended_says_how_and_why_with_its_totals(penstock: Penstock, run: Served) -> None:
     run.handle.fail("split[2]: ValueError: no number")
-    conclude(run.info, "failed", "split[2]: ValueError: no number", run.handle.status())
+    write_outcome(run.info, "failed", "split[2]: ValueError: no number", run.handle.status())
     run.server.close()
     runs = run.info.path.parent
     for named in ((run.info.path,), (run.info.run, "--runs", runs), ("latest", "--runs", runs), ("--runs", runs)):
@@ -139,17 +139,17 @@ def dead(info: RunInfo) -> RunInfo:
     """Return a run whose driver was killed."""
     gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
     info = msgspec.structs.replace(info, pid=int(gone.stdout), socket="/none")
-    keep(info)
+    write_info(info)
     return info
 
 
 def test_stopping_one_whose_driver_has_died_says_only_that(penstock: Penstock, tmp_path: Path) -> None:
     gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
     info = create("a", tmp_path, config=RunConfig())
-    keep(msgspec.structs.replace(info, pid=int(gone.stdout), socket=str(tmp_path / "none")))
+    write_info(msgspec.structs.replace(info, pid=int(gone.stdout), socket=str(tmp_path / "none")))
     ran = penstock("stop", info.path)
     assert (ran.code, ran.err.count("\n")) == (2, 1)
-    assert ran.err.endswith(f"has gone; go on with penstock runs resume {info.path}\n")
+    assert ran.err.endswith(f"has died; resume it with penstock runs resume {info.path}\n")
 
 
 def test_a_wrong_name_is_one_line(penstock: Penstock, run: Served) -> None:

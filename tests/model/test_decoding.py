@@ -45,7 +45,7 @@ MSGPACK: dict[str, Callable[[bytes], Any]] = {
     "batch": msgpack_decoder(list[dict[str, Any]]),
 }
 JSON: dict[str, Callable[[bytes], Any]] = {
-    "request": json_decoder(socket.Asked),
+    "request": json_decoder(socket.AnyRequest),
     "answer": json_decoder(socket.Answer),
     "run": json_decoder(folder.RunInfo),
     "manifest": json_decoder(checkpoints.Manifest),

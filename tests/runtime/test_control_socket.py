@@ -28,7 +28,7 @@ from penstock.runtime.control_socket import (
     Unanswered,
     ask,
 )
-from penstock.runtime.storage.run_folder import NoRun, create, keep, load
+from penstock.runtime.storage.run_folder import NoRun, create, load, write_info
 from tests.fake_run import PLACEMENT, FakeHandle, Served
 
 
@@ -83,7 +83,7 @@ def test_rejects_a_request_of_another_version_and_answers_the_next(tmp_path: Pat
             stream.flush()
             answers = [msgspec.json.decode(stream.readline()) for _ in range(5)]
     for answer in answers[:4]:
-        assert "request: not understood" in answer["mistake"]
+        assert "request: not understood" in answer["error"]
     assert answers[4]["value"]["application"] == "fake"
 
 
@@ -94,7 +94,7 @@ def test_a_line_that_is_too_long_closes_its_connection(tmp_path: Path, monkeypat
         with client.makefile("rwb") as stream:
             stream.write(b"x" * 1000)
             stream.flush()
-            assert "longer than 1000 bytes" in msgspec.json.decode(stream.readline())["mistake"]
+            assert "longer than 1000 bytes" in msgspec.json.decode(stream.readline())["error"]
             assert stream.readline() == b""
         assert ask(run.info, GetStatus()).phase == "running"
 
@@ -198,7 +198,7 @@ def test_reports_a_killed_driver(tmp_path: Path) -> None:
     info = load(Path(folder))
     assert info.ended is None
     with pytest.raises(
-        NoRun, match=rf"is not running: its driver \(pid {pid}\) has gone; its telemetry is in {folder}"
+        NoRun, match=rf"is not running: its driver \(pid {pid}\) has died; its telemetry is in {folder}"
     ):
         ask(info, GetStatus())
     Path(info.socket).unlink()
@@ -224,7 +224,7 @@ def test_reports_a_suspended_driver_with_a_remedy(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory() as place, socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{place}/s")
         listener.listen()  # and never takes a connection, as a stopped process does not
-        keep(msgspec.structs.replace(info, socket=f"{place}/s", pid=4321))
+        write_info(msgspec.structs.replace(info, socket=f"{place}/s", pid=4321))
         with pytest.raises(NotAnswering, match=r"its driver \(pid 4321\) does not answer.* kill -CONT 4321;") as raised:
             ask(load(info.path), Drain(), timeout=None, heard=lambda: told.append("heard"), hello_s=0.05)
     assert str(raised.value).endswith(f"penstock runs resume {info.path}")
@@ -248,7 +248,7 @@ def test_distinguishes_a_closed_connection_from_an_answer(tmp_path: Path) -> Non
     with short as place, socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor() as pool:
         listener.bind(f"{place}/s")
         listener.listen()
-        keep(msgspec.structs.replace(info, socket=f"{place}/s"))
+        write_info(msgspec.structs.replace(info, socket=f"{place}/s"))
         asked = pool.submit(ask, load(info.path), GetStatus())
         listener.accept()[0].close()
         with pytest.raises(Unanswered, match="is not running"):

@@ -17,7 +17,7 @@ from penstock.pipeline.session import running_session
 from penstock.planning.failover_placement import completion
 from penstock.runtime.storage import checkpoints
 from penstock.runtime.storage.checkpoints import Outside, UnknownFormat
-from penstock.runtime.storage.run_folder import RunInfo, RunInUse, RunLock, create, keep, load
+from penstock.runtime.storage.run_folder import RunInfo, RunInUse, RunLock, create, load, write_info
 from penstock.startup.resume import (
     AlreadyCompleted,
     Resumption,
@@ -185,7 +185,7 @@ def test_a_path_that_was_given_up_is_refused_also_where_that_has_just_happened(t
     info = kept_run(tmp_path)
     keep_checkpoint(info, 1)
     found = find_resumable(info.path)
-    keep(msgspec.structs.replace(info, given_up=True))
+    write_info(msgspec.structs.replace(info, given_up=True))
     told = "resume: run .* was a path that was given up, its tuples are with the application's other paths"
     with pytest.raises(InvalidInput, match=told):
         take(*found, words())
@@ -395,7 +395,7 @@ def test_telemetry_outside_the_folder_has_to_be_named_again(tmp_path: Path, name
     keep_checkpoint(info, 1)
     elsewhere = tmp_path / "elsewhere"
     (info.path / "linked").symlink_to(elsewhere)
-    keep(msgspec.structs.replace(info, telemetry=name.format(elsewhere=elsewhere)))
+    write_info(msgspec.structs.replace(info, telemetry=name.format(elsewhere=elsewhere)))
     assert "keeps its telemetry outside its folder" in refused(InvalidInput, info)
     assert "a resumed run keeps its folder" in refused(InvalidInput, info, folder=str(tmp_path))
     assert not elsewhere.exists()

@@ -1,11 +1,11 @@
-"""The control socket: how another process of the same user asks something of a running application.
+"""The control socket: how other processes of the same user control a running application.
 
 The driver listens on a Unix socket in a folder that only its user may enter. A request is one line of JSON, and so is
-its answer; what may be asked is the union `Asked`. Each connection has a thread of its own, so that the status can be
-had while a move is under way. A mistake travels as its text, and is raised where it was asked.
+its answer; the union `AnyRequest` lists all requests. Each connection has a thread of its own: the status is available
+while a move is in progress. An error is sent as its text, and raised by the client.
 
-Whoever asks says hello first. A driver that lives answers that at once, however long the answer to the request itself
-takes; one that does not is stopped or stuck, though its socket still takes connections.
+A client sends a hello first. A driver that works answers it at once, however long the request itself takes. One that
+does not answer is suspended or stuck, although its socket still accepts connections.
 """
 
 import os
@@ -29,41 +29,41 @@ from penstock.model.plan import Plan
 from penstock.model.status import PilotStatus, Status
 from penstock.model.tuples import TuplePolicies
 from penstock.runtime.handle import Handle, LogLine, Outcome
-from penstock.runtime.storage.run_folder import SOCKETS, NoRun, RunInfo, alive, ended, keep, load
+from penstock.runtime.storage.run_folder import SOCKETS, NoRun, RunInfo, alive, load, mark_ended, write_info
 
 LONGEST_PATH = 99  # characters that every system takes as the name of a socket
 LONGEST_LINE = 16 * 1024 * 1024  # bytes of a request: a plan of a hundred thousand tasks
 LONGEST_ANSWER = 16 * LONGEST_LINE
-CONNECTIONS = 64  # at once; the one that has been idle for longest makes room for another
-IDLE_SECONDS = 60.0  # for which a connection may ask nothing
-KEPT_LINES = 1000  # of the log, for those who ask for its end
-HELLO_SECONDS = 5.0  # in which a driver answers a hello
-PARTING_SECONDS = 5.0  # that answers under way are waited for at the end
+CONNECTIONS = 64  # at once; a further one replaces the one that is idle for longest
+IDLE_SECONDS = 60.0  # maximum time between two requests of a connection
+KEPT_LINES = 1000  # of the log, for `GetLog`
+HELLO_SECONDS = 5.0  # within which a driver answers a hello
+CLOSE_SECONDS = 5.0  # to wait for answers in progress at the end
 
 A = TypeVar("A")
 
 
 class Request(msgspec.Struct, Generic[A], frozen=True):
-    """Something to ask of a run; `A` is what the answer holds."""
+    """A request to a run; `A` is the type of its answer."""
 
 
 class Done(msgspec.Struct, frozen=True):
-    """The answer where there is nothing to say."""
+    """An answer without a value."""
 
 
 class LogTail(msgspec.Struct, frozen=True):
-    """The last lines of the log, and how many there have been, to ask for what follows."""
+    """The last lines of the log, and the number of all lines so far, from which a later request continues."""
 
     lines: list[LogLine]
     number: int
 
 
 class Hello(Request[Done], frozen=True, tag="hello"):
-    """Are you there?"""
+    """Check that the driver works."""
 
 
 class GetStatus(Request[Status], frozen=True, tag="status"):
-    """How is it going?"""
+    """Return the status."""
 
 
 class MoveTask(Request[list[Outcome]], frozen=True, tag="move"):
@@ -74,56 +74,56 @@ class MoveTask(Request[list[Outcome]], frozen=True, tag="move"):
 
 
 class ApplyPlan(Request[list[Outcome]], frozen=True, tag="apply"):
-    """Move what a plan puts elsewhere."""
+    """Move the tasks whose slot differs in a plan."""
 
     plan: Plan
 
 
 class SwitchPolicies(Request[TuplePolicies], frozen=True, tag="switch"):
-    """Have other tuple policies in force."""
+    """Replace the tuple policies."""
 
     tuples: TuplePolicies
 
 
 class LimitSources(Request[dict[str, float]], frozen=True, tag="limit"):
-    """Let sources give so many tuples a second: by source, or all together; None: no limit."""
+    """Limit the rates of sources, in tuples per second: by source, or all together; None: no limit."""
 
     limits: dict[str, float | None] | float | None
 
 
 class Steer(Request[PilotStatus], frozen=True, tag="steer"):
-    """Have the autopilot decide by another policy, `off` for none, or by other models; None leaves what it is."""
+    """Set the policy of the autopilot (`off`: none), its mode or its models; None changes nothing."""
 
     policy: str | None = None
     shadow: bool | None = None
-    model: str | None = None  # where the file of latency models is, which the driver reads for itself
+    model: str | None = None  # the file of latency models, which the driver reads
 
 
 class Drain(Request[Done], frozen=True, tag="drain"):
-    """Stop the sources, process what is in flight, publish it, end; answered at the end."""
+    """Stop the sources, process and publish everything in flight, end; answered at the end."""
 
 
 class Stop(Request[Done], frozen=True, tag="stop"):
-    """End at once, as of the last checkpoint."""
+    """End at once; the last checkpoint counts."""
 
 
 class GetLog(Request[LogTail], frozen=True, tag="log"):
-    """What was said lately?"""
+    """Return the last lines of the log."""
 
     after: int = 0  # only lines after this many
 
 
-Asked = Hello | GetStatus | MoveTask | ApplyPlan | SwitchPolicies | LimitSources | Steer | Drain | Stop | GetLog
+AnyRequest = Hello | GetStatus | MoveTask | ApplyPlan | SwitchPolicies | LimitSources | Steer | Drain | Stop | GetLog
 
 
-_decode_request: Callable[[bytes], Asked] = json_decoder(Asked)
+_decode_request: Callable[[bytes], AnyRequest] = json_decoder(AnyRequest)
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What comes back: a value, or the mistake in one line."""
+    """An answer: a value, or an error in one line."""
 
     value: msgspec.Raw = msgspec.Raw(b"null")
-    mistake: str = ""
+    error: str = ""
 
 
 _ANSWERS: dict[type, Any] = {
@@ -141,11 +141,11 @@ _ANSWERS: dict[type, Any] = {
 
 
 class NotAnswering(PenstockError):
-    """A run whose driver is there but did not answer in time."""
+    """A run whose driver exists but did not answer in time."""
 
 
 class Unanswered(NoRun):
-    """A run that ended, or was ended, before it could answer."""
+    """A run that ended before it answered."""
 
 
 def ask(
@@ -155,9 +155,9 @@ def ask(
     heard: Callable[[], None] = lambda: None,
     hello_s: float = HELLO_SECONDS,
 ) -> A:
-    """Ask something of a running application and return its answer; `timeout` None waits as long as it takes.
+    """Send a request to a running application and return its answer; `timeout` None: wait without limit.
 
-    `heard` is called when its driver is known to be there, before it is asked.
+    `heard` is called when the driver has answered the hello, before the request.
     """
     if not info.socket and alive(info.pid):
         raise NoRun(f"run {info.run} is still starting; ask again in a moment")
@@ -169,26 +169,26 @@ def ask(
             with connection.makefile("rb") as answers:
                 connection.sendall(_line(Hello()))
                 line = answers.readline(LONGEST_ANSWER)
-                if line:  # whatever it says: an older version does not know the word
+                if line:  # whatever it contains: an older version does not know a hello
                     greeted = True
                     heard()
                     connection.settimeout(timeout)
                     connection.sendall(_line(request))
                     line = answers.readline(LONGEST_ANSWER)
-        except (TimeoutError, BlockingIOError):  # or others wait already, more than the socket takes
+        except (TimeoutError, BlockingIOError):  # or the queue of the socket is full
             raise NotAnswering(_silent(info, timeout) if greeted else _stuck(info, hello_s)) from None
         except PermissionError:
-            raise NoRun(f"run {info.run} is another user's; only who started it can ask it") from None
+            raise NoRun(f"run {info.run} is another user's; only the user who started it can control it") from None
         except (BrokenPipeError, ConnectionResetError):
             line = b""
         except OSError:  # no such socket, or nobody listens there
-            raise NoRun(_gone(info)) from None
+            raise NoRun(_died(info)) from None
     if not line.endswith(b"\n"):
-        raise Unanswered(_gone(info))
+        raise Unanswered(_died(info))
     try:
         answer = decode_json(line, Answer)
-        if answer.mistake:
-            raise PenstockError(answer.mistake)
+        if answer.error:
+            raise PenstockError(answer.error)
         return cast(A, decode_json(bytes(answer.value), _ANSWERS[type(request)]))
     except Undecodable as error:
         problem = f"its answer is not understood, {error}; use the same version of penstock as the run's"
@@ -210,24 +210,23 @@ def _stuck(info: RunInfo, seconds: float) -> str:
     return f"run {info.run}: {problem}; if it is stopped, kill -CONT {info.pid}; or end it, kill -9 {info.pid}{resume}"
 
 
-def _gone(info: RunInfo) -> str:
-    driver = f"its driver (pid {info.pid}) has gone"
+def _died(info: RunInfo) -> str:
+    driver = f"its driver (pid {info.pid}) has died"
     if info.config is None:
         return f"run {info.run} is not running: {driver}; its telemetry is in {info.telemetry_path}"
-    return f"run {info.run} is not running: {driver}; go on with penstock runs resume {info.called}"
+    return f"run {info.run} is not running: {driver}; resume it with penstock runs resume {info.called}"
 
 
 class ControlServer:
-    """Answers what is asked of one run, in threads of its own, from when it is made until it is closed.
+    """Answers requests to one run, in threads of its own, from its creation until it is closed.
 
-    The run's folder says where it listens, and from its closing on that the run has ended. It may be closed by any
-    thread, one of its own included, and closes once.
+    `run.json` has its address, and when it closes, the end of the run. Any thread may close it, also one of its own.
     """
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._lines: deque[LogLine] = deque(maxlen=KEPT_LINES)
-        self._spoken = 0
+        self._count = 0
         self._closed = False
         self._lock = Lock()  # of the attributes above and below
         self._connections: dict[Thread, socket.socket] = {}  # in the order of when each was last answered
@@ -236,7 +235,7 @@ class ControlServer:
         self.path = Path(self._listener.getsockname())
         info = load(handle.folder)
         self.info = msgspec.structs.replace(info, pid=os.getpid(), socket=str(self.path))
-        keep(self.info)
+        write_info(self.info)
         handle.on_log(self._hear)
         self._thread = Thread(target=self._accept, name="penstock control", daemon=True)
         self._thread.start()
@@ -248,7 +247,7 @@ class ControlServer:
         self.close()
 
     def close(self) -> None:
-        """Take no more requests, answer those under way, and write down that the run has ended."""
+        """Accept no more requests, answer those in progress, and record that the run has ended."""
         with self._lock:
             if self._closed:
                 return
@@ -256,21 +255,21 @@ class ControlServer:
             open_ones = dict(self._connections)
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as waker:
             waker.connect(str(self.path))
-        self._thread.join(PARTING_SECONDS)
+        self._thread.join(CLOSE_SECONDS)
         self._listener.close()
-        until = monotonic() + PARTING_SECONDS
+        until = monotonic() + CLOSE_SECONDS
         for thread, connection in open_ones.items():
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RD)
             if thread is not current_thread():
                 thread.join(max(until - monotonic(), 0.0))
         shutil.rmtree(self.path.parent, ignore_errors=True)
-        self.info = ended(self.info)
+        self.info = mark_ended(self.info)
 
     def _hear(self, line: LogLine) -> None:
         with self._lock:
             self._lines.append(line)
-            self._spoken += 1
+            self._count += 1
 
     def _accept(self) -> None:
         while True:
@@ -292,25 +291,25 @@ class ControlServer:
                     self._connections[thread] = connection
             if full and idle is None:  # all of them wait for answers
                 with suppress(OSError), connection:
-                    connection.sendall(_line(Answer(mistake=f"{CONNECTIONS} others are being answered; ask again")))
+                    connection.sendall(_line(Answer(error=f"{CONNECTIONS} others are being answered; ask again")))
                 continue
             thread.start()
 
     def _serve(self, connection: socket.socket) -> None:
         me = current_thread()
-        with suppress(OSError), connection, connection.makefile("rwb") as stream:  # OSError: the other side has gone
+        with suppress(OSError), connection, connection.makefile("rwb") as stream:  # OSError: the client has left
             connection.settimeout(IDLE_SECONDS)
             while line := stream.readline(LONGEST_LINE):
                 with self._lock:
                     self._answering.add(me)
                 whole = line.endswith(b"\n") or len(line) < LONGEST_LINE
-                answer = self._answer(line) if whole else Answer(mistake=f"request: longer than {LONGEST_LINE} bytes")
+                answer = self._answer(line) if whole else Answer(error=f"request: longer than {LONGEST_LINE} bytes")
                 stream.write(_line(answer))
                 stream.flush()
                 with self._lock:
                     self._answering.discard(me)
                     if self._connections.pop(me, None) is not None:
-                        self._connections[me] = connection  # it has been idle for the shortest time
+                        self._connections[me] = connection  # idle for the shortest time
                 if not whole:
                     break
         with self._lock:
@@ -321,16 +320,16 @@ class ControlServer:
         try:
             request = _decode_request(line)
         except Undecodable as error:
-            return Answer(mistake=f"request: not understood, {error}; use the same version of penstock as the run's")
+            return Answer(error=f"request: not understood, {error}; use the same version of penstock as the run's")
         try:
             return Answer(value=msgspec.Raw(msgspec.json.encode(self._do(request))))
-        except PenstockError as mistake:
-            return Answer(mistake=" ".join(str(mistake).split()))
+        except PenstockError as error:
+            return Answer(error=" ".join(str(error).split()))
         except Exception as error:  # a defect must not end the thread without an answer
             self._note(traceback.format_exc())
-            return Answer(mistake=f"a defect of Penstock, {type(error).__name__}: {error}; see {self.info.log_path}")
+            return Answer(error=f"a defect of Penstock, {type(error).__name__}: {error}; see {self.info.log_path}")
 
-    def _do(self, request: Asked) -> Any:
+    def _do(self, request: AnyRequest) -> Any:
         if isinstance(request, GetStatus):
             return self._handle.status()
         if isinstance(request, MoveTask):
@@ -353,8 +352,8 @@ class ControlServer:
 
     def _tail(self, after: int) -> LogTail:
         with self._lock:
-            fresh = min(max(self._spoken - after, 0), len(self._lines))
-            return LogTail(list(self._lines)[len(self._lines) - fresh :], self._spoken)
+            fresh = min(max(self._count - after, 0), len(self._lines))
+            return LogTail(list(self._lines)[len(self._lines) - fresh :], self._count)
 
     def _note(self, text: str) -> None:
         with suppress(OSError), self.info.log_path.open("a", encoding="utf-8") as log:

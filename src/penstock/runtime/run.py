@@ -218,7 +218,7 @@ class Run:
         else:
             outcome = ("stopped", "it was stopped at once")
         try:
-            folders.conclude(self.info, *outcome, status)
+            folders.write_outcome(self.info, *outcome, status)
         except (PenstockError, OSError) as problem:  # its folder was removed, or the disk is full
             self._driver.warn(f"the outcome of the run could not be stored: {problem}")
 
@@ -347,7 +347,7 @@ class Run:
             if self._server is not None:
                 self._server.close()
             else:
-                folders.ended(self.info)
+                folders.mark_ended(self.info)
         except (PenstockError, OSError) as problem:  # its folder was removed, or the disk is full
             self._driver.warn(f"the end of the run could not be stored: {problem}")
         self._driver.end_log()

@@ -123,7 +123,7 @@ def prepare_resumed(request: StartRequest, run: Path | str, stack: ExitStack, ca
     known = _known_plan(flow, cluster, plan, config) if replans else None
     policy = known.policy if known is not None else config.planning.policy if replans else found.policy
     info = folders.resume(info, config, policy)
-    stack.callback(folders.ended, info)
+    stack.callback(folders.mark_ended, info)
     found.report(callbacks.notify)
     found.clear()
 
@@ -174,6 +174,6 @@ def _planned(flow: Dataflow, cluster: Cluster, config: RunConfig) -> Plan:
 def _leave(info: RunInfo, failure: type[BaseException] | None, *_: object) -> None:
     """Record that a run has ended; one that never started leaves no folder."""
     if failure is None or any(info.checkpoints_path.glob("*")):  # it started, whatever has failed at its end
-        folders.ended(info)
+        folders.mark_ended(info)
     else:
         shutil.rmtree(info.path, ignore_errors=True)

@@ -15,7 +15,7 @@ from penstock.api.sources.generated import Generated
 from penstock.api.sources.split import split_sources
 from penstock.model.errors import FileProblem
 from penstock.runtime.config import RunConfig
-from penstock.runtime.storage.run_folder import RunInUse, RunLock, create, keep, load
+from penstock.runtime.storage.run_folder import RunInUse, RunLock, create, load, write_info
 from penstock.testing.cluster import TestCluster
 
 TOTAL = 1500
@@ -31,7 +31,7 @@ def flow() -> Dataflow:
 def run_folder(folder: Path, path: str) -> Path:
     """Make a run's folder, named as its path."""
     made = create("numbers", folder, config=RunConfig())
-    keep(msgspec.structs.replace(made, run=path))
+    write_info(msgspec.structs.replace(made, run=path))
     return made.path.rename(folder / path)
 
 

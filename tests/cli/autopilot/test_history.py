@@ -14,7 +14,7 @@ from penstock.autopilot.proposal import Proposal
 from penstock.cli.autopilot.history_plots import in_force, stretches
 from penstock.model.cluster import Cluster
 from penstock.model.topology import Application
-from penstock.runtime.storage.run_folder import create, ended, load
+from penstock.runtime.storage.run_folder import create, load, mark_ended
 from tests.autopilot.fake_target import GOOD, SEARCH, START, FakeTarget, misplaced, pilot
 from tests.conftest import Ran
 
@@ -138,7 +138,7 @@ def test_a_decision_whose_driver_has_ended_is_not_under_way(penstock: Penstock, 
     (folder / LEDGER).write_text("".join(lines[: decisions[0] + 1]))
     verdict = json.loads(penstock("autopilot", "history", folder, "--json").out)["decisions"][-1]["verdict"]
     assert verdict == "in progress"  # this process, which has made the run's folder, is still there
-    ended(load(folder))
+    mark_ended(load(folder))
     verdict = json.loads(penstock("autopilot", "history", folder, "--json").out)["decisions"][-1]["verdict"]
     assert verdict == "unfinished"
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.cli.runs.clean import age
 from penstock.model.errors import InvalidInput
-from penstock.runtime.storage.run_folder import RunInfo, RunLock, create, ended, keep, load
+from penstock.runtime.storage.run_folder import RunInfo, RunLock, create, load, mark_ended, write_info
 from tests.cli.test_status import dead
 from tests.conftest import Ran
 from tests.fake_run import Served
@@ -20,11 +20,11 @@ Penstock = Callable[..., Ran]
 
 def aged(info: RunInfo, hours: float, outcome: str = "completed", reason: str = "its sources ended") -> RunInfo:
     """Return a run that ended so long ago, after an hour."""
-    info = ended(info)
+    info = mark_ended(info)
     assert info.ended is not None
     end = info.ended - timedelta(hours=hours)
     info = msgspec.structs.replace(info, ended=end, started=end - timedelta(hours=1), outcome=outcome, reason=reason)
-    keep(info)
+    write_info(info)
     return info
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.admission.reconciler.state import PathState, Phase, ReconcilerState, logs_folder, write_state
 from penstock.cli.runs.limit import operated
-from penstock.runtime.storage.run_folder import keep
+from penstock.runtime.storage.run_folder import write_info
 from tests.conftest import Ran
 from tests.fake_run import Served
 from tests.settings import config
@@ -62,7 +62,7 @@ def test_refuses_what_is_no_limit(penstock: Penstock, run: Served, rates: list[s
 def test_says_what_a_limit_is_worth_where_a_book_says_the_rate(penstock: Penstock, run: Served, tmp_path: Path) -> None:
     book = tmp_path / "cell.json"
     machines = logs_folder(book) / "machines-x"
-    keep(msgspec.structs.replace(run.info, config=config(share=str(machines))))
+    write_info(msgspec.structs.replace(run.info, config=config(share=str(machines))))
     assert penstock("runs", "limit", run.info.path, "5").out == "in limited to 5.00/s\n"  # others share machines, too
     path = PathState(
         application="words", number=0, phase=Phase.RUNNING, run=str(run.info.path), booked_tps=8.0, sources={"in": 8.0}

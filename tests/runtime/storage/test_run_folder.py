@@ -19,14 +19,14 @@ from penstock.runtime.storage.run_folder import (
     RunInUse,
     RunLock,
     create,
-    ended,
     find,
     find_running,
-    keep,
     latest,
     load,
+    mark_ended,
     refuse_unwritable,
     resume,
+    write_info,
 )
 from tests.settings import config
 
@@ -36,7 +36,7 @@ def later(info: RunInfo, seconds: int) -> RunInfo:
     from datetime import timedelta
 
     moved = msgspec.structs.replace(info, started=info.started + timedelta(seconds=seconds))
-    keep(moved)
+    write_info(moved)
     return moved
 
 
@@ -105,22 +105,22 @@ def test_without_a_name_the_latest_is_found_and_by_name_any(tmp_path: Path) -> N
 
 def test_the_latest_that_runs_is_found_behind_one_that_has_ended(tmp_path: Path) -> None:
     first, second = create("a", tmp_path), create("a", tmp_path)
-    ended(later(second, 5))
+    mark_ended(later(second, 5))
     assert find_running(None, tmp_path).run == first.run
 
 
 def test_rejects_an_ended_run_if_a_running_one_is_needed(tmp_path: Path) -> None:
-    info = ended(create("a", tmp_path))
+    info = mark_ended(create("a", tmp_path))
     for what in (None, info.run):
         with pytest.raises(NoRun, match=f"{info.run} has ended, .* its telemetry is in .*telemetry") as found:
             find_running(what, tmp_path)
-        assert str(found.value).endswith("can be asked soon") is (what is None)  # one that starts has no folder yet
+        assert str(found.value).endswith("answers soon") is (what is None)  # one that starts has no folder yet
 
 
 def test_a_run_whose_driver_lives_is_preferred_to_a_later_dead_one(tmp_path: Path) -> None:
     first, second = create("a", tmp_path), create("a", tmp_path)
     gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    keep(msgspec.structs.replace(later(second, 5), pid=int(gone.stdout)))
+    write_info(msgspec.structs.replace(later(second, 5), pid=int(gone.stdout)))
     assert find_running(None, tmp_path).run == first.run
 
 
@@ -220,8 +220,8 @@ def home() -> Iterator[Path]:
 def test_a_resumed_run_has_its_new_settings_and_what_was_left_behind_is_removed(tmp_path: Path, home: Path) -> None:
     info = create("a", tmp_path / "runs", policy="heft", config=CONFIG)
     (info.path / "spark" / "local").mkdir(parents=True)
-    dead = msgspec.structs.replace(ended(info), pid=1, socket=str(home / "control"), version="0.0.1")
-    keep(dead)
+    dead = msgspec.structs.replace(mark_ended(info), pid=1, socket=str(home / "control"), version="0.0.1")
+    write_info(dead)
     mine = resume(load(info.path), config(slots=3), "t-storm")
     assert load(info.path) == mine
     assert (mine.pid, mine.socket, mine.ended, mine.resumed) == (os.getpid(), "", None, 1)
@@ -263,9 +263,9 @@ def test_rejects_a_folder_with_invalid_values(tmp_path: Path) -> None:
 def test_a_driver_that_was_replaced_does_not_end_the_run(tmp_path: Path) -> None:
     first = create("a", tmp_path, config=CONFIG)
     second = resume(first, CONFIG, "")
-    assert ended(first) == second
+    assert mark_ended(first) == second
     assert load(first.path).ended is None
-    assert ended(second).ended is not None
+    assert mark_ended(second).ended is not None
 
 
 # One driver a run

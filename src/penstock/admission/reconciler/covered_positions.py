@@ -16,7 +16,7 @@ from penstock.model.topology import Kind
 from penstock.runtime.storage import checkpoints
 from penstock.runtime.storage.checkpoints import Manifest, Saved
 from penstock.runtime.storage.disk import Posix, below
-from penstock.runtime.storage.run_folder import CHECKPOINTS, RunLock, keep, load
+from penstock.runtime.storage.run_folder import CHECKPOINTS, RunLock, load, write_info
 
 
 class Covered(NamedTuple):
@@ -36,7 +36,7 @@ def settle_run(folder: Path, flow: Dataflow | None = None) -> dict[str, Covered]
     lock = RunLock(load(folder))
     try:
         covered = _settled(folder, flow)
-        keep(msgspec.structs.replace(load(folder), given_up=True))
+        write_info(msgspec.structs.replace(load(folder), given_up=True))
         return covered
     finally:
         lock.release()

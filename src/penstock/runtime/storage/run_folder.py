@@ -1,21 +1,21 @@
-"""Run folders: where a run keeps what it writes, and how a later command finds it again.
+"""Run folders: where a run keeps its files, and how a later command finds them.
 
     runs/word-count-20250131-142501/
-      run.json     what runs, since when, in which process, how it was started, and the socket that it answers on
-      lock         held by the process that drives it, which is in it
-      plan.toml    where its tasks began
-      cluster.toml the machines that are emulated, if any
-      checkpoints/ what it goes on from after a failure
-      epochs/      which epoch each task of a sink has begun, after a failure
-      telemetry/   unless it was sent elsewhere
-      output/      what sinks with relative paths write
-      decisions.jsonl  what its autopilot decided, from what, and what became of it
-      run.log      what operators and the runtime had to say, with tracebacks
-      status.json  how it went, from its end on
+      run.json     application, settings, start time, process, control socket, outcome
+      lock         held by the process that drives the run, and naming it
+      plan.toml    the initial placement
+      cluster.toml the emulated machines, if any
+      checkpoints/ what the run continues from after a failure
+      epochs/      the current epoch of each task of a sink, after a failure
+      telemetry/   unless it is sent elsewhere
+      output/      files of sinks with relative paths
+      decisions.jsonl  the autopilot's decisions, their inputs and their measured effects
+      run.log      log of operators and the runtime, with tracebacks
+      status.json  the final status
 
-`run.json` is written when the folder is made, again when the control socket is open, and again at the end. A run whose
-driver was killed never says that it has ended; who asks it finds its socket dead. The kernel frees a lock whose holder
-has died, so that another driver can take the run over.
+`run.json` is written when the folder is made, when the control socket is open, and at the end. A run whose driver was
+killed is never marked as ended; a command finds its socket dead. The kernel frees the lock of a process that dies, so
+that another driver can resume the run.
 """
 
 import fcntl
@@ -46,17 +46,17 @@ from penstock.runtime.config import RunConfig
 from penstock.runtime.handle import LogLine
 
 RUNS = Path("runs")
-LATEST = "latest"  # names the run that was started last
+LATEST = "latest"  # names the run that started last
 INFO = "run.json"
 STATUS = "status.json"
 LOCK = "lock"
 CHECKPOINTS = "checkpoints"
 LOOKS, LOOK_S = 3, 0.02  # attempts to lock a run, and the seconds between them
-SOCKETS = "penstock-"  # with which the names of sockets' folders begin
+SOCKETS = "penstock-"  # prefix of the folders of sockets
 
 
 class NoRun(PenstockError):
-    """A run that is not there, or not running any more."""
+    """A run that does not exist, or is not running."""
 
 
 class RunInUse(PenstockError):
@@ -67,7 +67,7 @@ Moment = Annotated[datetime, Meta(tz=True)]
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run folder says of its run."""
+    """The contents of `run.json`."""
 
     run: str  # the folder's name when it was made
     application: str
@@ -77,15 +77,15 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     started: Moment
     ended: Moment | None = None
     pid: Annotated[int, Meta(ge=1, le=2**31 - 1)]  # of the driver
-    socket: str = ""  # where it can be asked; empty: not yet, or not any more
+    socket: str = ""  # of the control server; empty: not open
     version: str  # of Penstock
     telemetry: str = "telemetry"  # below the folder, or elsewhere
     config: RunConfig | None = None  # None: a version started it that could not resume runs
     resumed: int = 0  # how often it was resumed
     outcome: str = ""  # completed, stopped or failed; empty: it has not ended, or its driver died
     reason: str = ""  # for that outcome
-    given_up: bool = False  # it was a path of an application, whose tuples are with other paths now
-    folder: str = "."  # where it was found, whatever the file says
+    given_up: bool = False  # it was a path of an application; other paths have its tuples now
+    folder: str = "."  # where it was found, whatever the file contains
 
     @property
     def settings(self) -> RunConfig:
@@ -99,42 +99,42 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def called(self) -> str:
-        """What a later command calls it: its name, or its folder where that is not among the others."""
+        """Its name in commands: its own, or its folder if that is not among the other runs."""
         return self.path.name if self.path.absolute().parent == RUNS.absolute() else self.folder
 
     @property
     def telemetry_path(self) -> Path:
-        """Where its telemetry is."""
+        """The folder of its telemetry."""
         return self.path / self.telemetry
 
     @property
     def output_path(self) -> Path:
-        """Where its outputs are."""
+        """The folder of its outputs."""
         return self.path / "output"
 
     @property
     def plan_path(self) -> Path:
-        """The plan that it began with."""
+        """Its initial plan."""
         return self.path / "plan.toml"
 
     @property
     def cluster_path(self) -> Path:
-        """The machines that it emulates."""
+        """The cluster that it emulates."""
         return self.path / "cluster.toml"
 
     @property
     def checkpoints_path(self) -> Path:
-        """Where its checkpoints are."""
+        """The folder of its checkpoints."""
         return self.path / CHECKPOINTS
 
     @property
     def status_path(self) -> Path:
-        """How it went, once it has ended."""
+        """Its final status."""
         return self.path / STATUS
 
     @property
     def log_path(self) -> Path:
-        """What was said in it."""
+        """Its log."""
         return self.path / "run.log"
 
 
@@ -146,7 +146,7 @@ def create(
     emulated: str | None = None,
     policy: str = "",
 ) -> RunInfo:
-    """Make the folder of a new run below `parent`, with what is in it."""
+    """Make the folder of a new run below `parent`."""
     known = config or RunConfig()
     telemetry = known.telemetry.folder
     now = datetime.now().astimezone()
@@ -168,7 +168,7 @@ def create(
     )
     for part in (info.telemetry_path, info.output_path):
         _make(part, umask, exist_ok=True)
-    keep(info)
+    write_info(info)
     return info
 
 
@@ -176,13 +176,13 @@ def _master(config: RunConfig) -> str:
     return config.execution.master or "embedded"
 
 
-def keep(info: RunInfo) -> None:
-    """Write down what a run's folder says of it."""
+def write_info(info: RunInfo) -> None:
+    """Write `run.json`."""
     write_whole(info.path / INFO, msgspec.json.format(msgspec.json.encode(info), indent=2) + b"\n")
 
 
 def load(folder: Path) -> RunInfo:
-    """Read what a run's folder says of it."""
+    """Read `run.json`."""
     path = folder / INFO
     try:
         info: RunInfo = decode_json(path.read_bytes(), RunInfo)
@@ -195,25 +195,25 @@ def load(folder: Path) -> RunInfo:
     return msgspec.structs.replace(info, folder=str(folder))
 
 
-def ended(info: RunInfo) -> RunInfo:
-    """Write down that a run has ended, unless another driver has it by now; return what its folder says."""
+def mark_ended(info: RunInfo) -> RunInfo:
+    """Record that a run has ended, unless another driver has resumed it; return its `run.json`."""
     found = load(info.path)
     if (found.pid, found.resumed) == (info.pid, info.resumed):
         found = msgspec.structs.replace(found, ended=datetime.now().astimezone(), socket="")
-        keep(found)
+        write_info(found)
     return found
 
 
-def conclude(info: RunInfo, outcome: str, reason: str, status: Status) -> None:
-    """Write down how a run went, at its end, unless another driver has it by now."""
+def write_outcome(info: RunInfo, outcome: str, reason: str, status: Status) -> None:
+    """Record the outcome of a run, unless another driver has resumed it."""
     found = load(info.path)
     if (found.pid, found.resumed) == (info.pid, info.resumed):
         write_whole(found.status_path, msgspec.json.encode(status))
-        keep(msgspec.structs.replace(found, outcome=outcome, reason=" ".join(reason.split())))
+        write_info(msgspec.structs.replace(found, outcome=outcome, reason=" ".join(reason.split())))
 
 
 def last_status(info: RunInfo) -> Status | None:
-    """Return how a run went that has ended; None: it was not written down, or cannot be read."""
+    """Return the final status of a run; None: there is none, or it cannot be read."""
     try:
         found: Status = decode_json(info.status_path.read_bytes(), Status)
     except (OSError, Undecodable):
@@ -222,7 +222,7 @@ def last_status(info: RunInfo) -> Status | None:
 
 
 def in_progress(info: RunInfo) -> bool:
-    """Whether a driver has the run now: it holds its lock, or has only begun."""
+    """Return whether a driver has the run now: it holds the lock, or has only started."""
     if info.ended is not None:
         return False
     try:
@@ -236,11 +236,11 @@ def in_progress(info: RunInfo) -> bool:
 
 
 def outcome(info: RunInfo) -> tuple[str, str]:
-    """Return how a run ended and why, both empty if it has not: completed, stopped, failed or died."""
+    """Return the outcome of a run (completed, stopped, failed, died) and its reason; both empty if it runs."""
     if info.outcome and not in_progress(info):
         return info.outcome, info.reason
     if info.ended is not None:
-        return "ended", "its outcome was not written down"
+        return "ended", "its outcome was not recorded"
     if in_progress(info):
         return "", ""
     return "died", f"its driver (pid {info.pid}) died or was killed"
@@ -252,7 +252,7 @@ def all_runs(parent: Path = RUNS) -> list[RunInfo]:
 
 
 def remove(info: RunInfo) -> None:
-    """Remove the folder of a run that has ended; refuse one that a driver has."""
+    """Remove the folder of a run that has ended; refuse one that a driver has locked."""
     folder = info.path
     if folder.is_symlink() or not (folder / INFO).is_file():
         raise FileProblem(f"{folder}: is not a run's own folder; name one that penstock run has made")
@@ -289,12 +289,12 @@ def resume(info: RunInfo, config: RunConfig, policy: str) -> RunInfo:
         info.path.chmod(0o777 & ~umask)  # an earlier version, or another setting, may have let others read it
     for part in (info.telemetry_path, info.output_path):
         _make(part, umask, exist_ok=True)
-    keep(info)
+    write_info(info)
     return info
 
 
 def _remove_dead_socket(path: Path) -> None:
-    """Remove a socket that nobody answers, and its folder where that is empty then; leave anything else alone."""
+    """Remove a socket that nobody answers, and its folder if that is empty then; keep everything else."""
     places = (Path(tempfile.gettempdir()).resolve(), Path("/tmp"))  # noqa: S108  where sockets are made
     if not path.parent.name.startswith(SOCKETS) or path.parent.parent.resolve() not in places:
         return
@@ -312,7 +312,7 @@ def _remove_dead_socket(path: Path) -> None:
 
 
 def outside(info: RunInfo, name: str) -> Path | None:
-    """Return the folder that a name in a run's folder stands for where that is elsewhere; None: it is below."""
+    """Return the folder that a name in `run.json` means if it is outside the run's folder; None: it is inside."""
     place = info.path.absolute() / name
     below = place.resolve().is_relative_to(info.path.resolve())
     return None if below else place
@@ -327,10 +327,7 @@ def latest(parent: Path = RUNS) -> RunInfo:
 
 
 def find(what: str | Path | None = None, parent: Path = RUNS) -> RunInfo:
-    """Return the run of a name, or in a folder; the one started last for `latest`, or if nothing is named.
-
-    Every command names runs in this way.
-    """
+    """Return the run of a name or in a folder; the latest for `latest`, or if nothing is named."""
     if what is None:
         return latest(parent)
     for folder in (parent / what, Path(what)):
@@ -346,7 +343,7 @@ def find(what: str | Path | None = None, parent: Path = RUNS) -> RunInfo:
 
 
 def find_current(what: str | Path | None = None, parent: Path = RUNS) -> RunInfo:
-    """Return a run as `find` does, but as the latest the last that has not ended, if there is one."""
+    """Return a run as `find` does; `latest` is the last one that has not ended, if there is one."""
     info = find(what, parent)
     if what in (None, LATEST):
         going = [each for each in _newest_first(parent) if each.ended is None and alive(each.pid)]
@@ -359,13 +356,13 @@ def find_running(what: str | Path | None = None, parent: Path = RUNS) -> RunInfo
     info = find_current(what, parent)
     if info.ended is not None:
         problem = f"run {info.run} has ended, {info.ended:%Y-%m-%d %H:%M:%S}; its telemetry is in {info.telemetry_path}"
-        newer = "" if what not in (None, LATEST) else "; one that was started this moment can be asked soon"
+        newer = "" if what not in (None, LATEST) else "; a run that has just started answers soon"
         raise NoRun(f"{problem}: penstock report {info.called}{newer}")
     return info
 
 
 def alive(pid: int) -> bool:
-    """Whether a process of that number runs on this machine."""
+    """Return whether a process of that number runs on this machine."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -376,7 +373,7 @@ def alive(pid: int) -> bool:
 
 
 class RunLock:
-    """The right to drive a run: one process has it, until it lets go or dies."""
+    """The lock of a run: one process holds it, until it releases it or dies."""
 
     def __init__(self, info: RunInfo) -> None:
         try:
@@ -397,12 +394,12 @@ class RunLock:
         self._file.flush()
 
     def release(self) -> None:
-        """Let another have it."""
+        """Release the lock."""
         self._file.close()
 
 
 def _lock(file: TextIO) -> None:
-    """Lock a file, or raise `BlockingIOError`; who only looks whether it is locked has it for a moment too."""
+    """Lock a file, or raise `BlockingIOError`; a process that only checks the lock holds it for a moment too."""
     for attempt in range(LOOKS):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -415,7 +412,7 @@ def _lock(file: TextIO) -> None:
 
 
 def refuse_unwritable(path: Path, what: str) -> None:
-    """Raise `FileProblem` for a folder in which nothing could be written, made yet or not, naming the option `what`."""
+    """Raise `FileProblem` for a folder that cannot be written, whether it exists or not; `what` names the option."""
     above = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
     if not above.is_dir():
         raise FileProblem(f"{path}: cannot be made, {above} is not a folder; choose another {what}")
@@ -424,14 +421,14 @@ def refuse_unwritable(path: Path, what: str) -> None:
 
 
 class LogFile:
-    """Appends log lines to a run's log; to be handed to `Handle.on_log`."""
+    """Appends log lines to a run's log; a listener for `Handle.on_log`."""
 
     def __init__(self, info: RunInfo) -> None:
         self._file = info.log_path.open("a", encoding="utf-8", buffering=1)
         self._lock = Lock()  # lines may come from several threads
 
     def __call__(self, line: LogLine) -> None:
-        """Write one line, or several where its text has several."""
+        """Write one line, or several if its text has several."""
         when = datetime.fromtimestamp(line.at)
         self.write(
             f"{when:%Y-%m-%d %H:%M:%S}.{when.microsecond // 1000:03d} {line.level:<7} {line.speaker}: {line.text}"
@@ -444,8 +441,8 @@ class LogFile:
                 self._file.write(text.rstrip("\n") + "\n")
 
     def close(self) -> None:
-        """Write no more; lines that still come are dropped."""
-        with self._lock, suppress(OSError):  # a full disk has been told of by the line that it did not take
+        """Close the file; later lines are dropped."""
+        with self._lock, suppress(OSError):  # a full disk was reported when it rejected a line
             self._file.close()
 
 
@@ -464,7 +461,7 @@ def _all(parent: Path) -> Iterator[RunInfo]:
 
 
 def _new_folder(parent: Path, name: str, umask: int) -> Path:
-    """Make a folder that nobody else has made: of two runs in a second, the later one gets a number."""
+    """Make a new folder: if two runs start in one second, the later one gets a number."""
     _make(parent, None, exist_ok=True)
     number = 1
     while True:
@@ -478,7 +475,7 @@ def _new_folder(parent: Path, name: str, umask: int) -> Path:
 
 
 def _make(folder: Path, umask: int | None, exist_ok: bool = False) -> None:
-    """Make a folder, for those whom a umask leaves; None: the process's own."""
+    """Make a folder with the permissions that a umask leaves; None: the process's umask."""
     try:
         there = folder.is_dir()
         folder.mkdir(parents=True, exist_ok=exist_ok, mode=0o777 if umask is None else 0o700)
