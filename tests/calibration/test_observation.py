@@ -76,7 +76,7 @@ def test_refuses_telemetry_without_measurements(spark: SparkSession, records: Se
     for name, kept, problem in (
         ("hops", hops, "has no records of tasks"),
         ("short", records, "of which the first 60 s do not count; let it run longer"),
-        ("unfollowed", tasks, "no tuple in it was followed; run the application with --sample"),
+        ("unfollowed", tasks, "it has no traced tuple; run the application with --sample"),
     ):
         with pytest.raises(FileProblem, match=problem):
             summarise_run(spark, written(kept, tmp_path / name), settle_s=60.0 if name == "short" else 1.0)

@@ -172,7 +172,7 @@ def test_a_slot_is_refused_where_no_policy_is_in_force() -> None:
     with pytest.raises(PenstockError) as found:
         changed(TuplePolicies(), None, None, 5)
     problem = "slot_ms: no policy in force uses slots, got 5"
-    assert str(found.value) == f"{problem}; name one by routing or sending"
+    assert str(found.value) == f"{problem}; set a routing or sending policy"
     assert changed(TuplePolicies(sending="random"), None, None, 5).slot_ms == 5.0
     assert changed(TuplePolicies(), "potus", None, 5) == TuplePolicies(routing="potus", slot_ms=5.0)
 

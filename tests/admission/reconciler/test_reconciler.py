@@ -460,7 +460,7 @@ def test_reports_a_broken_promise_once_and_its_recovery(bench: Bench) -> None:
     bench.settle()
     said = [text for text in bench.told if "requested availability" in text]
     assert len(said) == 1
-    assert said[0].startswith("warning: alpha asked to be served 0.98 of the time and is for 0.")
+    assert said[0].startswith("warning: alpha requested availability 0.98 and has 0.")
     assert said[0].endswith("penstock cluster admit alpha --again searches for other paths")
     bench.save(release(crowded, "gamma"))
     bench.settle()

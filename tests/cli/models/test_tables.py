@@ -82,14 +82,14 @@ def test_mistakes_are_told_in_one_line(penstock: Callable[..., Ran], tmp_path: P
     empty = penstock("models", "tables", "--input", tmp_path, "--output", tmp_path / "tables")
     assert "contains no telemetry (*.parquet); use another folder" in empty.err
     window = penstock("models", "tables", "--input", tmp_path, "--output", tmp_path, "--window", 0)
-    assert "window: expected seconds, more than 0, got 0" in window.err
+    assert "window: expected seconds > 0, got 0" in window.err
     run = tmp_path / "run"
     (run / "telemetry").mkdir(parents=True)
     (run / "telemetry" / "w0.parquet").write_bytes(b"PAR1")
     for folder in (run, run / "telemetry", run / "tables", run / "telemetry" / ".." / "tables"):
         inside = penstock("models", "tables", "--input", run, "--output", folder)
         assert (inside.code, inside.err.count("\n")) == (2, 1)
-        assert f"cannot be for the tables, it is in {run}, which is read; choose another folder" in inside.err
+        assert f"tables cannot be written to {run}, which is read; choose another folder" in inside.err
     assert sorted(path.name for path in run.iterdir()) == ["telemetry"]
     (tmp_path / "file").write_text("")
     taken = penstock("models", "tables", "--input", tmp_path, "--output", tmp_path / "file")
