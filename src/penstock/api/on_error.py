@@ -84,7 +84,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     component: str
     task: int  # its number within the component
     time: str  # when it was skipped: date and time of day, UTC
-    call: str  # what raised: process, on_timer or write; if the tuple cannot be sent or read: key, gives, outputs, …
+    call: str  # what raised: process, on_timer or write; if the tuple cannot be sent or read: key, emits, outputs, …
     tuple: Any  # as JSON, or else its repr; for a timer, the requested time
     error: str  # the exception, in one line
     traceback: str

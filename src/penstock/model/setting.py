@@ -1,6 +1,6 @@
 """What is known of a setting beside its type and default: its meaning, its unit, its option on the command line.
 
-A field of settings says all of it in its annotation, once; help texts, error messages and reference pages are made from
+The annotation of a field contains all of it, once; help texts, error messages and reference pages are generated from
 that. Bounds are in the type, where msgspec checks them.
 
     interval_s: Annotated[NonNegative, Setting("Time between checkpoints.", unit="s", option="--every")] = 5.0

@@ -8,7 +8,7 @@ from penstock.model.cluster import Cluster, Machine
 from penstock.model.taskgraph import LABEL, Floats, Ints
 
 MEGABIT = 1e6
-UNKNOWN = (np.inf, np.inf)  # of a network card, each way
+UNKNOWN = (np.inf, np.inf)  # of a network card, in each direction
 
 
 class Slots(NamedTuple):

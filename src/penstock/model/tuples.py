@@ -11,7 +11,7 @@ from msgspec import Meta
 from penstock.model.entity import Entity, Positive
 
 NO_POLICY = "none"  # in a text from a user
-DEFAULT_SLOT_MS = 1.0  # between two routing decisions, where nothing else is said
+DEFAULT_SLOT_MS = 1.0  # default time between two routing decisions
 
 
 class TuplePolicies(Entity, frozen=True):

@@ -34,7 +34,7 @@ class Landed(Source[Any]):
     """The rows of a Spark streaming DataFrame, written to a folder: `Landed("landing", emits=Reading)`.
 
     folder: the folder of the batches, at the same path on every worker. It may be created later.
-    gives: the type of the tuples: a msgspec Struct with the columns as fields, against which every row is checked, or
+    emits: the type of the tuples: a msgspec Struct with the columns as fields, against which every row is checked, or
         dict. Columns that the Struct lacks are dropped.
 
     Task k of n reads the batches whose id modulo n is k. It ends when the file `_END` exists and all batches have been
