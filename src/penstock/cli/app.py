@@ -87,7 +87,7 @@ def main() -> None:
         code = root().main(prog_name="penstock", standalone_mode=False)
         sys.stdout.flush()
     except PenstockError as error:
-        _end(_with_option(error), error.exit_code, getattr(error, "path", ""))
+        _end(_with_option(error), error.exit_code, getattr(error, "path", "").lstrip("-"))
     except BrokenPipeError:  # the reader of our output, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
