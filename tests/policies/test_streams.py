@@ -50,7 +50,7 @@ def test_a_stream_by_partial_key_has_policies_that_compare_two_tasks(policy: str
     if policy in COMPARING:
         assert routings(policies, chain) == ({} if policy == "partial-key" else {"b->c": policy})
     else:
-        assert "only least-loaded, partial-key, potus, potus-plus can choose" in refusal(policies, Grouping.PARTIAL_KEY)
+        assert "only least-loaded, partial-key, potus, potus-plus can select" in refusal(policies, Grouping.PARTIAL_KEY)
 
 
 @pytest.mark.parametrize("policy", names(PolicyKind.ROUTING))
