@@ -1,4 +1,4 @@
-"""`penstock plan`: where should my tasks run, and what would that give?"""
+"""`penstock plan`: choose where each task runs, and predict throughput, latency and energy."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from rich.table import Table
 
 from penstock.cli.app_spec import tuple_policies
@@ -30,7 +30,6 @@ from penstock.cli.inputs import (
     refuse_svg,
 )
 from penstock.cli.output import console, duration, fitted, number, policy_cell, print_json, size, table
-from penstock.cli.plan_energy import assumptions, energy_of, energy_record, power_of, print_energy
 from penstock.cli.plan_latency import (
     latency_of,
     latency_record,
@@ -42,11 +41,13 @@ from penstock.cli.plan_latency import (
 from penstock.cli.planned_load import planned_load
 from penstock.cli.progress import counting
 from penstock.cli.svg import plan_svg
-from penstock.estimate.energy import Power
-from penstock.model.errors import InvalidInput
+from penstock.estimate.energy import RADIOS, Energy, Power
+from penstock.estimate.energy import energy as estimate_energy
+from penstock.model.errors import InvalidInput, UnknownName, nearest
 from penstock.model.files import save as save_file
 from penstock.model.files import write_whole
 from penstock.model.placement import Infeasible, Placement
+from penstock.model.spec import build
 from penstock.model.tuples import TuplePolicies
 from penstock.planning.advice import advise
 from penstock.planning.planner import Decision, Planner
@@ -55,8 +56,9 @@ from penstock.policies.registry import placement_policy
 from penstock.policies.streams import kept_note
 
 EXAMPLE = "penstock plan log-processing hetero-small --policy all --explain --save plan.toml"
-GAP_S = 1.0  # maximum time to search for a bound; more than policies take that must answer in milliseconds
+GAP_S = 1.0  # maximum time to search for a bound
 NO_GAP = 5e-5  # a gap that is printed as 0.00 %
+SHOWN_MACHINES = 6  # of the energy by machine
 
 
 def plan(
@@ -127,7 +129,7 @@ def plan(
     refuse_outputs(None, svg, application, cluster)
     refuse_svg(svg)
     wanted, machines = both(application, cluster, chosen_parameters(parameter, parameters))
-    goal, power = chosen_objective(objective), power_of(energy)
+    goal, power = chosen_objective(objective), _power(energy)
     latency = latency_of(wanted, machines, model, rate, tables, run)
     planner = Planner(wanted, machines, goal, seed, latency=latency)
     tuples = _tuple_policies(planner, routing, sending, slot_ms, save)
@@ -153,9 +155,9 @@ def plan(
 def _tuple_policies(
     planner: Planner, routing: list[str] | None, sending: str | None, slot_ms: float | None, save: Path | None
 ) -> TuplePolicies:
-    """Return the tuple policies that a plan is to have; refuse any that it cannot, or that would be kept nowhere."""
-    told = {"routing": routing, "sending": sending, "slot_ms": slot_ms}
-    for name, value in told.items():
+    """Return the tuple policies of the plan; reject invalid ones, and any if no plan is saved."""
+    options = {"routing": routing, "sending": sending, "slot_ms": slot_ms}
+    for name, value in options.items():
         if value is not None and save is None:
             problem = f"it is kept in a saved plan, got {value!r} without one; add --save FILE"
             raise InvalidInput(name, problem)
@@ -163,11 +165,11 @@ def _tuple_policies(
 
 
 def _with_progress(planner: Planner, names: Sequence[str], quiet: bool) -> Iterator[Decision]:
-    with counting("deciding", len(names), quiet) as tell:
+    with counting("deciding", len(names), quiet) as advance:
         for name in names:
-            tell(name, 0)
+            advance(name, 0)
             yield _with_gap(planner, planner.decide(name))
-            tell(name, 1)
+            advance(name, 1)
 
 
 def _print(
@@ -193,7 +195,7 @@ def _print(
         elif note := decision.result.note:
             console.print(f"[dim]{decision.policy}: {note}[/]", soft_wrap=True)
     if power is not None:
-        console.print(assumptions(power), style="dim", soft_wrap=True)
+        console.print(_energy_assumptions(power), style="dim", soft_wrap=True)
     if best is None:
         return
     overloaded = [d.policy for d in decisions if d.placed and not planner.sustains(d)]
@@ -207,18 +209,18 @@ def _print(
     console.print(f"\n★ best by {goal}; bold: best in its column. Estimates, nothing ran.", style="dim")
     if explain:
         _print_advice(planner, best)
-        print_energy(planner, best, power)
+        _print_energy(planner, best, power)
         if (predicted := planner.predict(best)) is not None:
             print_paths(predicted)
 
 
 def _table(planner: Planner, decisions: Sequence[Decision], best: Decision | None, power: Power | None) -> Table:
-    """Return a row a policy: what its placement would give, the best of every column bold."""
+    """Return a table of predictions with a row per policy; the best of each column is bold."""
     time = "delay" if planner.latency is None else "latency"
     taken = ("energy\nJ/tuple",) if power is not None else ()
     heads = ("policy", "throughput\n/s", f"{time}\nms", "traffic\n/tuple", *taken, "machines", "memory")
     rows = table(*heads, "decided\nin")
-    energies = [energy_of(planner, decision, power) for decision in decisions]
+    energies = [_energy(planner, decision, power) for decision in decisions]
     placed = [d.evaluation for d in decisions if d.evaluation is not None]
     tops = {
         "throughput": max((e.throughput_tps for e in placed), default=0.0),
@@ -251,7 +253,7 @@ def _table(planner: Planner, decisions: Sequence[Decision], best: Decision | Non
 
 
 def _time_ms(planner: Planner, decision: Decision) -> float:
-    """Return a decision's predicted latency, or without models its network delay."""
+    """Return a decision's predicted latency or, without models, its network delay."""
     predicted = planner.predict(decision)
     if predicted is not None:
         return 1e3 * predicted.expected_s
@@ -278,7 +280,7 @@ def _print_advice(planner: Planner, best: Decision) -> None:
 
 
 def _print_utilisation(planner: Planner, best: Decision) -> None:
-    """Say how busy the machines are: at the offered load, where it is known, else at the highest rate."""
+    """Print how busy the machines are: at the offered load if it is known, else at the highest rate."""
     rate, busy = _utilisation(planner, best)
     if not busy:
         return
@@ -300,7 +302,7 @@ def _utilisation(planner: Planner, decision: Decision) -> tuple[float, dict[str,
 
 
 def _draw(planner: Planner, best: Decision, path: Path) -> None:
-    """Draw a decision's placement, with how busy it makes everything."""
+    """Draw a decision's placement with its load."""
     made = planner.plan(best)
     write_whole(path, plan_svg(made, planned_load(made, planner.topology, planner.cluster)))
 
@@ -364,7 +366,7 @@ def _record(planner: Planner, decision: Decision, power: Power | None) -> dict[s
         "throughput_tps": e.throughput_tps,
         "delay_ms": e.delay_ms,
         **latency_record(planner, decision),
-        **energy_record(planner, decision, power),
+        **_energy_record(planner, decision, power),
         "traffic_bytes_per_tuple": e.traffic._asdict(),
         "machines": e.machines,
         "slots": e.slots,
@@ -379,7 +381,7 @@ def _record(planner: Planner, decision: Decision, power: Power | None) -> dict[s
 
 
 def _with_gap(planner: Planner, decision: Decision) -> Decision:
-    """Return a decision with its gap to the best, if its policy can bound it and did not."""
+    """Return a decision with its optimality gap, if its policy can bound it and has not done so."""
     found, policy = decision.result, placement_policy(decision.policy)
     if not isinstance(policy, BoundingPolicy) or not isinstance(found, Placement) or found.gap is not None:
         return decision
@@ -389,3 +391,61 @@ def _with_gap(planner: Planner, decision: Decision) -> Decision:
             bounded, note=f"{bounded.note}; bound=true may show that it is less, in up to 30 s"
         )
     return dataclasses.replace(decision, result=bounded)
+
+
+def _power(text: str | None) -> Power | None:
+    """Parse the power that machines are assumed to draw: `wi-fi`, or `lte:cpu_watts=4`."""
+    if text is None:
+        return None
+    radio, _, settings = text.partition(":")
+    if radio not in RADIOS:
+        raise UnknownName("energy", f"no radio is named {radio!r}; {nearest(radio, RADIOS)}")
+    return build(f"energy.{radio}", Power, settings, asdict(RADIOS[radio]))
+
+
+def _energy(planner: Planner, decision: Decision, power: Power | None) -> Energy | None:
+    """Return the energy of a placement per source tuple; None without a placement or a power."""
+    if power is None or not isinstance(decision.result, Placement):
+        return None
+    return estimate_energy(planner.evaluator.tasks, planner.evaluator.slots, planner.cluster, decision.result, power)
+
+
+def _print_energy(planner: Planner, best: Decision, power: Power | None) -> None:
+    """Print the energy of the best per source tuple: in total, by activity and by machine."""
+    found = _energy(planner, best, power)
+    if found is None:
+        return
+    parts = ", ".join(f"{name} {number(float(part.sum()))} J" for name, part in found._asdict().items())
+    console.print(f"  energy a source tuple: {number(found.joules)} J ({parts})", soft_wrap=True)
+    if listed := list(_by_machine(planner, found).items()):
+        more = f" and {len(listed) - SHOWN_MACHINES} more" if len(listed) > SHOWN_MACHINES else ""
+        machines = ", ".join(f"{name} {number(joules)} J" for name, joules in listed[:SHOWN_MACHINES])
+        console.print(f"    by {machines}{more}", soft_wrap=True)
+
+
+def _energy_assumptions(power: Power) -> str:
+    """Describe the assumed power; clusters do not describe any."""
+    radio = f"{power.send_joules_a_megabit:g} J for a megabit sent, {power.receive_joules_a_megabit:g} J received"
+    return f"energy: assumed {power.cpu_watts:g} W of a busy machine, {radio}; nothing of what is drawn idle"
+
+
+def _energy_record(planner: Planner, decision: Decision, power: Power | None) -> dict[str, Any]:
+    """Return the energy of a decision for JSON; empty without a power."""
+    found = _energy(planner, decision, power)
+    if power is None or found is None:
+        return {}
+    parts = {f"{name}_j": float(part.sum()) for name, part in found._asdict().items()}
+    record = {
+        "joules_a_tuple": found.joules,
+        **parts,
+        "machines": _by_machine(planner, found),
+        "assumed": asdict(power),
+    }
+    return {"energy": record}
+
+
+def _by_machine(planner: Planner, found: Energy) -> dict[str, float]:
+    """Return the joules per source tuple of each machine that uses any, the highest first."""
+    joules = found.processing + found.sending + found.receiving
+    named = {machine.name: float(own) for machine, own in zip(planner.cluster.machines, joules, strict=True)}
+    return {name: own for name, own in sorted(named.items(), key=lambda pair: -pair[1]) if own > 0}
