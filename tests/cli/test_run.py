@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.cli.run_view import goes_on
+from penstock.cli.run_view import find_resume_point
 from penstock.model.files import load_cluster, save
 from penstock.planning.planner import Planner
 from penstock.runtime.config import RunConfig
@@ -383,8 +383,8 @@ def test_one_that_stopped_before_its_end_says_how_to_go_on(
     ran = penstock("run", FLOW, "--runs", tmp_path)
     assert "runs resume" not in ran.out  # the fake run keeps nothing to go on from
     info = kept_run(tmp_path / "kept")
-    assert goes_on(info) == "starts again, as no checkpoint is complete"
+    assert find_resume_point(info) == "starts again, as no checkpoint is complete"
     keep_checkpoint(info, 4)
-    assert goes_on(info) == "resumes from checkpoint 4"
+    assert find_resume_point(info) == "resumes from checkpoint 4"
     keep_checkpoint(info, 5, last=True)
-    assert goes_on(info) == ""
+    assert find_resume_point(info) == ""

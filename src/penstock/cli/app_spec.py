@@ -1,4 +1,4 @@
-"""Applications as the command line names them, and as a resumed run named them."""
+"""Applications as the command line names them, and as the folder of a resumed run stores them."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ from penstock.startup.resume import emulated_cluster, find_resumable
 
 
 def flow_of(spec: AppSpec, seed: int = 0) -> Dataflow:
-    """Return the dataflow of an application; refuse options that it does not take."""
+    """Return the dataflow of an application; reject options that it does not take."""
     if not spec.app:
         ready = f"name one, {', '.join(flow_names(''))} or module:object"
         raise InvalidInput("app", f"expected an application, got none; {ready}")
@@ -44,7 +44,7 @@ def flow_of(spec: AppSpec, seed: int = 0) -> Dataflow:
 
 
 def portable(spec: AppSpec) -> AppSpec:
-    """Return a specification for the run's folder: whoever resumes the run may be in another directory."""
+    """Return a specification for the run's folder that can be resumed from any directory."""
     file, named = code_file(spec.app) if names_code(spec.app) else (Path(spec.app) if is_file(spec.app) else None, "")
     app = spec.app
     if file is not None and file.exists():
@@ -59,16 +59,16 @@ class Target:
 
     spec: AppSpec
     config: RunConfig
-    cluster: Cluster | None  # that is emulated
-    resume: Path | None = None  # the folder of the run that is resumed
+    cluster: Cluster | None  # the emulated one
+    resume: Path | None = None  # the folder of the run to resume
 
     def changes(self, named: Changes) -> Changes:
-        """Return the settings that are named, with the application as the run's folder stores it."""
+        """Return the named settings, with the application as the run's folder stores it."""
         return {**named, "application": asdict(portable(self.spec))}
 
 
 def find_target(named: Changes, resume: str | None, runs: Path) -> Target:
-    """Return what is to run: a new application, or the run that is named, each with the settings that are named."""
+    """Return the new application, or the run to resume, with the named settings applied."""
     if resume is None:
         config = RunConfig().changed(named)
         emulate = config.execution.emulate
@@ -86,7 +86,7 @@ def find_target(named: Changes, resume: str | None, runs: Path) -> Target:
 
 
 def _resumed_application(stored: RunConfig, named: Changes) -> dict[str, object]:
-    """Return the changes of a resumed application: new arrivals replace rate and process, parameters add up."""
+    """Return the changes of a resumed application: new arrivals replace rate and process, parameters are merged."""
     section = named.get("application")
     found: dict[str, object] = dict(section) if isinstance(section, Mapping) else {}
     if {"rate_tps", "arrivals"} & found.keys():
@@ -99,15 +99,15 @@ def _resumed_application(stored: RunConfig, named: Changes) -> dict[str, object]
 def tuple_policies(
     application: Topology, routing: Sequence[str] | None, sending: str | None, slot_ms: float | None
 ) -> TuplePolicies:
-    """Return tuple policies as options say them; refuse those that are not known or that a stream cannot have."""
+    """Return the tuple policies of options; reject unknown ones, and those that a stream cannot have."""
     check(changed(TuplePolicies(), routing, sending, slot_ms), application)
     return parse_policies(routing, sending, slot_ms)
 
 
 def promise(flow: Dataflow) -> str:
-    """Say in a line what an application promises when something fails; only what is less than all takes words.
+    """Describe the delivery guarantee of an application in one line; parts without exactly-once are named.
 
-    An operator of a class without a snapshot is taken to have no state, which only its author knows.
+    An operator without a snapshot is assumed to have no state; only its author knows.
     """
     made = ((name, part.make()) for name, part in flow.parts.items())
     guessed = [
@@ -116,5 +116,5 @@ def promise(flow: Dataflow) -> str:
         if isinstance(logic, Operator) and LogicState(logic).guessed
     ]
     less = [str(found) for found in guarantees(flow) if not found.exactly_once]
-    told = f"guarantee: exactly once, but for {'; '.join(less)}" if less else "guarantee: exactly once"
-    return f"{told}; if operators without a snapshot have no state: {', '.join(guessed)}" if guessed else told
+    text = f"guarantee: exactly once, but for {'; '.join(less)}" if less else "guarantee: exactly once"
+    return f"{text}; if operators without a snapshot have no state: {', '.join(guessed)}" if guessed else text

@@ -1,4 +1,4 @@
-"""What latency models predict of decisions, for `penstock plan`: which load they are asked about, and what they say."""
+"""Predictions of latency models for `penstock plan`: the load they assume, the paths, and warnings."""
 
 from itertools import islice
 from pathlib import Path
@@ -14,7 +14,7 @@ from penstock.model.topology import Application
 from penstock.planning.planner import Decision, Planner, latency_model, observed_latency_model
 
 SHOWN_PATHS = 5
-ROUNDING = 1e-6  # by which two ways of adding up the same times may differ
+ROUNDING = 1e-6  # relative difference of two sums of the same times
 
 
 def latency_of(
@@ -25,14 +25,13 @@ def latency_of(
     tables: Path | None = None,
     run: str | None = None,
 ) -> LatencyModel | None:
-    """Return what predicts latencies, where models are given, under what is declared or what tables show.
+    """Return the latency model for the declared load or that of tables; None without models.
 
-    A rate is shared evenly by the sources; with tables, as they show it.
+    A rate is divided equally among the sources; with tables, as they were observed.
     """
-    told = "only latency models use it"
     for name, value in (("rate", rate), ("tables", tables)):
         if value is not None and model is None:
-            raise InvalidInput(name, f"{told}, got {value} without them; add --model FILE")
+            raise InvalidInput(name, f"only latency models use it, got {value} without them; add --model FILE")
     if run is not None and tables is None:
         raise InvalidInput("run", f"it is one of the runs in tables, got {run!r} without them; add --tables DIR")
     if model is None:
@@ -52,7 +51,7 @@ def latency_of(
 
 
 def print_cautions(planner: Planner, decision: Decision) -> None:
-    """Say where a prediction is of something that the models have not seen, or was stretched."""
+    """Warn if a prediction extrapolates the training data, or exceeds the longest path because of a full element."""
     predicted = planner.predict(decision)
     if predicted is None:
         return
@@ -66,16 +65,16 @@ def print_cautions(planner: Planner, decision: Decision) -> None:
 
 
 def print_training(planner: Planner) -> None:
-    """Warn of models that were trained on another cluster or on other numbers of tasks than are planned for."""
+    """Warn of models that were trained on another cluster or with another parallelism."""
     if planner.latency is None:
         return
-    if told := planner.latency.models.foreign(planner.cluster):
-        console.print(f"[yellow]{escape(told)}[/]", soft_wrap=True)
+    if warning := planner.latency.models.foreign(planner.cluster):
+        console.print(f"[yellow]{escape(warning)}[/]", soft_wrap=True)
     seen = planner.latency.models.parallelism
     others = [one for one in planner.topology.components if seen.get(one.name, one.parallelism) != one.parallelism]
     if others:
-        told = ", ".join(f"{one.name} with {seen[one.name]} tasks, not {one.parallelism}" for one in others)
-        console.print(f"[yellow]the models were trained on {told}[/]", soft_wrap=True)
+        differences = ", ".join(f"{one.name} with {seen[one.name]} tasks, not {one.parallelism}" for one in others)
+        console.print(f"[yellow]the models were trained on {differences}[/]", soft_wrap=True)
 
 
 def print_paths(predicted: Prediction) -> None:
@@ -93,7 +92,7 @@ def print_paths(predicted: Prediction) -> None:
 
 
 def latency_record(planner: Planner, decision: Decision) -> dict[str, Any]:
-    """Return what is predicted of a decision's latency, where there are models, for JSON."""
+    """Return the predicted latency of a decision for JSON; empty without models."""
     predicted = planner.predict(decision)
     if predicted is None:
         return {}
@@ -109,7 +108,7 @@ def latency_record(planner: Planner, decision: Decision) -> dict[str, Any]:
 
 
 def paths_record(predicted: Prediction) -> list[dict[str, Any]]:
-    """Return the slowest paths of a placement with their predicted times, for JSON; none where there are too many."""
+    """Return the slowest paths of a placement with their predicted times, for JSON; none if there are too many."""
     try:
         slowest = islice(predicted.paths().items(), SHOWN_PATHS)
     except InvalidInput:

@@ -1,4 +1,4 @@
-"""How busy everything would be under a plan: what drawings of plans show besides where tasks are."""
+"""The predicted load of a plan: how busy machines and links are, for drawings."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class PlannedLoad:
     """The cluster of a plan, and how busy its elements are at a rate of source tuples."""
 
     cluster: Cluster
-    rate_tps: float  # the offered rate, or the highest one where that is lower or nothing is said
+    rate_tps: float  # the offered rate, or the highest sustained one if that is lower or no rate is offered
     shares: Mapping[Pair, float]  # the share of an element that is busy, by kind and name
     bottleneck: Element | None
     traffic: Mapping[Pair, Mapping[str, float]]  # Mbit/s by stream and direction, between two machines in name order
@@ -39,7 +39,7 @@ class PlannedLoad:
 
     @property
     def limiting_machine(self) -> str:
-        """The machine whose slot, cpu, network card or other resource is the bottleneck; empty where a link is."""
+        """The machine whose slot, cpu, network card or other resource is the bottleneck; empty if it is a link."""
         if self.bottleneck is None or self.bottleneck.kind == "link":
             return ""
         name = self.bottleneck.name
@@ -49,7 +49,7 @@ class PlannedLoad:
 
     @property
     def limit_in_words(self) -> str:
-        """What limits the rate, for a person."""
+        """The bottleneck, in words."""
         if self.bottleneck is None:
             return "nothing limits the rate"
         kind = {"machine": "cpu of", "network": "network card of", "link": "link", "slot": "slot"}
@@ -57,7 +57,7 @@ class PlannedLoad:
 
 
 def planned_load(plan: Plan, topology: Topology, cluster: Cluster) -> PlannedLoad:
-    """Evaluate a plan; refuse one that was made for another application or cluster."""
+    """Evaluate a plan; reject one for another application or cluster."""
     placement = to_placement(plan, topology, cluster)
     evaluator = Evaluator(topology, cluster)
     found = evaluator.evaluate(placement)
@@ -73,7 +73,7 @@ def planned_load(plan: Plan, topology: Topology, cluster: Cluster) -> PlannedLoa
 
 
 def load_of_built_in(plan: Plan) -> PlannedLoad | None:
-    """Evaluate a plan whose application and cluster are built in; nothing for any other."""
+    """Evaluate a plan whose application and cluster are built in; None for any other."""
     if plan.application not in APPLICATIONS or plan.cluster not in CLUSTERS:
         return None
     try:

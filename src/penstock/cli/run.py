@@ -16,7 +16,7 @@ from penstock.cli.autopilot.options import (
     MovesOption,
     ShadowOption,
     ThresholdOption,
-    piloting,
+    check_autopilot,
 )
 from penstock.cli.config_options import config_options, merged, naming_options, nested, with_options_of
 from penstock.cli.follower import Display, Follower, LineDisplay, NoDisplay, TableDisplay
@@ -91,10 +91,10 @@ def start_or_resume(
         source = None if settings.application is None else settings.application.input
         refuse_places(settings.execution.master, source, {"telemetry": folder, "runs": runs})
         flow = flow_of(target.spec, settings.execution.seed)
-        alone = plan is None and resume is None  # else there may be policies that a slot is for
+        alone = plan is None and resume is None  # otherwise the slot may be for policies of the plan or the resumed run
         tuples = tuple_policies(flow.application, routing, sending, slot_ms if alone else None)
         plans = find_plans(target, flow, _policy(target, named, options, plan), plan, then or [], duration, model)
-        asked = piloting(
+        autopilot_settings = check_autopilot(
             autopilot,
             shadow,
             interval,
@@ -110,9 +110,9 @@ def start_or_resume(
         )
         changes = merged(target.changes(named), {"tuple_policies": to_builtins(tuples)})
         handle = start_run(flow, changes, plans, runs, target.resume, quiet=as_json)
-    pilot = asked.attach(handle)
+    pilot = autopilot_settings.attach(handle)
     try:
-        _follow(handle, duration, as_json, [change_to(handle, name, make) for name, make in plans.later])
+        _follow(handle, duration, as_json, [change_to(handle, name, compute) for name, compute in plans.later])
     finally:
         pilot.join()
     if report:
@@ -134,7 +134,7 @@ def run(**arguments: Any) -> None:
 def _settings(
     file: Path | None, options: Mapping[str, object], application: str | None, parameters: Mapping[str, object]
 ) -> Changes:
-    """Return the settings that a file and the command line name, those of the command line over those of the file."""
+    """Return the settings of a file and of the command line, which overrides the file."""
     found = {} if file is None else load_changes(file)
     spec: dict[str, object] = {} if application is None else {"app": application}
     if parameters:
@@ -145,13 +145,13 @@ def _settings(
 
 
 def _names(settings: Changes, section: str, name: str) -> bool:
-    """Return whether settings name one."""
+    """Return whether settings include one."""
     values = settings.get(section)
     return isinstance(values, Mapping) and name in values
 
 
 def _policy(target: Target, named: Changes, options: Mapping[str, object], plan: Path | None) -> str | None:
-    """Return the placement policy to plan by; that of a file counts unless there is a plan or a run to resume."""
+    """Return the placement policy; that of a file is ignored with a plan, or when a run is resumed."""
     in_force = plan is None and target.resume is None and _names(named, "planning", "policy")
     return target.config.planning.policy if in_force or "planning.policy" in options else None
 

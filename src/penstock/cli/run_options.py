@@ -1,4 +1,4 @@
-"""The options of `penstock run` that are no settings of the run, and checks of their values."""
+"""The options of `penstock run` that are not settings of the run, and checks of their values."""
 
 from pathlib import Path
 from typing import Annotated
@@ -23,33 +23,33 @@ ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE", help="Settings of the run (.toml, .json); options override them."),
 ]
-PlanOption = Annotated[Path | None, typer.Option(help="A plan file, in place of a placement policy.")]
+PlanOption = Annotated[Path | None, typer.Option(help="Plan file to use instead of a placement policy.")]
 ThenOption = Annotated[
     list[str] | None,
     typer.Option(
-        help="A policy to change to while it runs, after an equal part of --duration; repeat for more.",
+        help="Policy to switch to during the run; repeatable: the switches divide --duration equally.",
         autocompletion=policy_names,
     ),
 ]
 ModelOption = Annotated[
     Path | None,
-    typer.Option(help="Latency models, by which policies and the autopilot predict; see penstock models train."),
+    typer.Option(help="Latency models for policies and the autopilot, from penstock models train."),
 ]
-ReportOption = Annotated[bool, typer.Option("--report", help="At the end, report on its telemetry.")]
+ReportOption = Annotated[bool, typer.Option("--report", help="Print a report of its telemetry at the end.")]
 DurationOption = Annotated[float | None, typer.Option(metavar="SECONDS", help="Time after which the run drains.")]
-NewRunsOption = Annotated[Path, typer.Option(help="Folder in which run folders are made.")]
+NewRunsOption = Annotated[Path, typer.Option(help="Folder for run folders.")]
 ResumeArgument = Annotated[str | None, typer.Argument(metavar="RUN", help=RUN_HELP)]
 
 
 def refuse_numbers(**options: float | None) -> None:
-    """Refuse numbers that are not above 0."""
+    """Reject numbers that are not above 0."""
     for name, value in options.items():
         if value is not None and not 0 < value < float("inf"):
             raise InvalidInput(name, f"expected a number > 0, got {value:g}; choose another --{name.replace('_', '-')}")
 
 
 def refuse_places(master: str | None, source: str | None, folders: dict[str, Path | None]) -> None:
-    """Refuse a master that is no URL of one, an input that does not exist and folders that cannot be written."""
+    """Reject an invalid master URL, a missing input, and folders that cannot be written."""
     refuse_master(master)
     if source is not None and not Path(source).exists():
         raise FileProblem(f"{source}: cannot be read, there is no such file or folder; choose another --input")

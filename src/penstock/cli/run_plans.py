@@ -1,4 +1,4 @@
-"""The plans that `penstock run` goes by: a file's, or what policies make of it, at first and while it runs."""
+"""The plans of `penstock run`: the first one, from a file or a policy, and those of --then."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,15 +16,15 @@ from penstock.planning.planner import plan_by
 from penstock.policies.registry import placement_policy
 from penstock.runtime.run import Run
 
-Maker = Callable[["Cluster"], "Plan"]  # from the cluster that it turns out to run on
+Planning = Callable[[Cluster], Plan]  # computes a plan for the cluster that the run has
 
 
 class Plans(NamedTuple):
-    """What says where tasks are."""
+    """The first plan of a run, and the policies that replace it later."""
 
-    first: Plan | None  # None: the policy's, once it is known what there is
+    first: Plan | None  # None: the policy computes it when the cluster is known
     policy: str | None
-    later: list[tuple[str, Maker]]  # policies to change to, in order
+    later: list[tuple[str, Planning]]  # policies to change to, in order
 
 
 def find_plans(
@@ -36,21 +36,21 @@ def find_plans(
     duration: float | None,
     model: Path | None,
 ) -> Plans:
-    """Return the plans as options have them, each checked before anything is started."""
+    """Return the plans that the options name, each checked before the run starts."""
     cluster, goal, seed = target.cluster, target.config.planning.objective, target.config.execution.seed
     first = _planned(target.spec.app, flow, cluster, policy, file)
     models = _models(model, policy, cluster)
     if models is not None and policy is not None and cluster is not None:
-        ((_, make),) = _makers(flow, cluster, [policy], goal, seed, models)
-        first, policy = make(cluster), None
-    return Plans(first, policy, _makers(flow, cluster, _changes(then, duration), goal, seed, models))
+        ((_, compute),) = _plannings(flow, cluster, [policy], goal, seed, models)
+        first, policy = compute(cluster), None
+    return Plans(first, policy, _plannings(flow, cluster, _changes(then, duration), goal, seed, models))
 
 
-def change_to(handle: Run, policy: str, make: Maker) -> Callable[[], str]:
-    """Return what has a policy place a running application's tasks anew."""
+def change_to(handle: Run, policy: str, compute: Planning) -> Callable[[], str]:
+    """Return a function that applies a policy's plan to a running application."""
 
     def change() -> str:
-        moved = handle.apply(make(handle.cluster))
+        moved = handle.apply(compute(handle.cluster))
         if not moved:
             return f"{policy} moves no task"
         held = max(outcome.seconds for outcome in moved)
@@ -60,8 +60,8 @@ def change_to(handle: Run, policy: str, make: Maker) -> Callable[[], str]:
 
 
 def _planned(text: str, flow: Dataflow, cluster: Cluster | None, policy: str | None, file: Path | None) -> Plan | None:
-    """Return the plan to run by, refusing one that does not fit; check the policy where there is none."""
-    topology = flow.application  # refuses what is no application, such as one without a sink
+    """Return the plan of a file, or None to plan by the policy; reject a plan that does not fit."""
+    topology = flow.application  # rejects an invalid application, such as one without a sink
     if cluster is not None:
         refuse_pins(text, topology, cluster)
     if policy is not None and file is not None:
@@ -85,15 +85,15 @@ def _planned(text: str, flow: Dataflow, cluster: Cluster | None, policy: str | N
 
 
 def _models(file: Path | None, policy: str | None, cluster: Cluster | None) -> LatencyModels | None:
-    """Return the latency models that policies go by; refuse a policy that would have to before machines are known."""
+    """Return the latency models that policies predict with; reject a policy before the cluster is known."""
     if file is not None and policy is not None and cluster is None:
-        problem = f"a policy that goes by them must know the machines beforehand, got {policy!r} without --emulate"
+        problem = f"a policy needs the machines to predict with latency models, got {policy!r} without --emulate"
         raise InvalidInput("model", f"{problem}; add it, or leave --policy out")
     return None if file is None else load_models(file)
 
 
 def _changes(policies: list[str], duration: float | None) -> list[str]:
-    """Return the policies to change to, refusing those that nobody knows, or that would never have their turn."""
+    """Return the policies of --then; reject unknown ones, and any without --duration."""
     for name in policies:
         placement_policy(name)
     if policies and duration is None:
@@ -101,21 +101,21 @@ def _changes(policies: list[str], duration: float | None) -> list[str]:
     return policies
 
 
-def _makers(
+def _plannings(
     flow: Dataflow,
     cluster: Cluster | None,
     policies: list[str],
     objective: Objective | None,
     seed: int,
     models: LatencyModels | None,
-) -> list[tuple[str, Maker]]:
-    """Return each policy with what makes its plan: made already, where the cluster is known, to be there in time."""
+) -> list[tuple[str, Planning]]:
+    """Return each policy with its planning function; if the cluster is known, the plan is computed in advance."""
 
-    def maker(policy: str) -> Maker:
+    def planning(policy: str) -> Planning:
         goal = objective or Objective.THROUGHPUT
         if cluster is None:
             return lambda found: plan_by(policy, flow.application, found, goal, seed, models)
-        made = plan_by(policy, flow.application, cluster, goal, seed, models)
-        return lambda _: made
+        plan = plan_by(policy, flow.application, cluster, goal, seed, models)
+        return lambda _: plan
 
-    return [(policy, maker(policy)) for policy in policies]
+    return [(policy, planning(policy)) for policy in policies]

@@ -1,4 +1,4 @@
-"""The state of a run as a person sees it: the live table, one line for a log, and the summary at the end."""
+"""The state of a run for people: the live table, one line for a log, and the summary at the end."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from penstock.runtime.storage.run_folder import RunInfo
 
 WIDE = 100  # columns of a terminal with room for everything
 BAR = 10  # cells of a machine's bar
-BLOCKED = 0.01  # share of the time from which on lack of credit is worth a word
+BLOCKED = 0.01  # minimum share of time without credit that is shown
 STYLES = {
     "starting": "dim",
     "running": "green",
@@ -29,20 +29,27 @@ STYLES = {
     "stopped": "bold",
     "failed": "bold red",
 }
-NAMES = 12  # cells that components' names get at least
+NAMES = 12  # minimum cells of components' names
 GAP = 2  # cells between columns
-STEADY = 6  # cells of a column of figures at least, so that it does not jump as they change
-NAME_WIDTH = 20  # cells that machines' names may take before they are folded, and more where there is room
+STEADY = 6  # minimum cells of a column of figures, so that its width stays the same
+NAME_WIDTH = 20  # cells of machines' names before they are folded; more if there is room
 FIGURE = 5  # cells of a figure of a machine
-LATE = "late"  # the note of a machine whose emulation is
-SPARED = ("machines", "out", "tasks", "blocked", "processing", "p50")  # columns that give way to others, in this order
-WINDOWED = ("rate", "queue", "out", "blocked")  # columns of the moment: they say nothing of a run that is over
-FEWEST_MACHINES = 3  # rows that they get on the lowest terminal
+LATE = "late"  # the note of a machine whose emulation lags
+SPARED = (
+    "machines",
+    "out",
+    "tasks",
+    "blocked",
+    "processing",
+    "p50",
+)  # columns that are dropped first, in this order
+WINDOWED = ("rate", "queue", "out", "blocked")  # current values, hidden once a run has ended
+FEWEST_MACHINES = 3  # minimum rows of machines, however low the terminal
 
 
 def view(status: Status, width: int, height: int | None = None, note: str = "") -> RenderableType:
-    """Draw a run for a terminal of so many columns and, where a height is given, of so many lines."""
-    below, safety = _below(status, note), [*_mishaps(status, width), *_safety(status)]
+    """Draw a run for a terminal of a width in columns and, optionally, a height in lines."""
+    below, safety = _below(status, note), [*_format_skips(status, width), *_safety(status)]
     taken = (
         len(status.components) + 11 + bool(status.tuples.texts) + bool(status.limits) + bool(status.autopilot)
     )  # headings, empty lines, end to end
@@ -62,12 +69,12 @@ def view(status: Status, width: int, height: int | None = None, note: str = "") 
 
 
 def ended(status: Status) -> bool:
-    """Whether the run is over."""
+    """Return whether the run has ended."""
     return status.phase in ("stopped", "failed")
 
 
 def headline(status: Status) -> list[Text]:
-    """Say in two lines what runs since when and under what, and where; below which policies and limits are in force."""
+    """Return lines with application, phase, time and policy, then the place, then tuple policies and limits."""
     phase = Text(status.phase, style=STYLES.get(status.phase, "bold"))
     first = Text.assemble((status.application, "bold"), " ", phase, f" {clock(status.seconds)} under {status.policy}")
     policies = ", ".join(f"{name} {text}" for name, text in status.tuples.texts.items())
@@ -76,14 +83,14 @@ def headline(status: Status) -> list[Text]:
 
 
 def limits_line(limits: Mapping[str, float]) -> str:
-    """Say which sources are limited, in a line; empty where none is."""
+    """Return the limited sources in one line; empty if there are none."""
     return ", ".join(
         f"{source} limited to {number(rate)}/s" if rate else f"{source} paused" for source, rate in limits.items()
     )
 
 
 def place(status: Status) -> str:
-    """Say where a run runs, and always whether that is emulated."""
+    """Describe where a run is executed, and whether it is emulated."""
     machines = len(status.machines)
     if status.emulated is None:
         return f"on {status.master} ({plural(machines, 'slot')})"
@@ -91,7 +98,7 @@ def place(status: Status) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Write how long something has run: `12 s`, `3:05 min`, `2:03:05 h`."""
+    """Format an elapsed time: `12 s`, `3:05 min`, `2:03:05 h`."""
     whole = int(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -101,16 +108,17 @@ def clock(seconds: float) -> str:
 
 
 def milliseconds(value: float | None) -> str:
-    """Write a time in milliseconds in about three digits, so that columns stay still; a dash for none."""
+    """Format a time in milliseconds with about three digits, so that columns keep their width; a dash for None."""
     if value is None:
         return "-"
     return f"{value:,.{3 if value < 1 else 2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
 def status_line(status: Status) -> str:
-    """Write a run in one plain line, for a log; of one that is over, what it did in all."""
+    """Return a run's status in one plain line, for a log; after its end, its totals."""
     if ended(status):
-        return f"{clock(status.seconds)} {status.phase}: {status.emitted:,} in, {status.written:,} out{_again(status)}"
+        totals = f"{status.emitted:,} in, {status.written:,} out"
+        return f"{clock(status.seconds)} {status.phase}: {totals}{_count_note(status)}"
     parts = [f"{clock(status.seconds)} {status.phase}: {number(_rate(status, 'source'))}/s in"]
     parts.append(f"{number(_rate(status, 'sink'))}/s out")
     if status.latency is not None:
@@ -119,15 +127,15 @@ def status_line(status: Status) -> str:
     if status.machines:
         busiest = max(status.machines, key=lambda machine: machine.cpu)
         parts.append(f"cpu ≤ {busiest.cpu:.0%} ({busiest.name})")
-    if gone := [machine.name for machine in status.machines if not machine.alive]:
-        parts.append(f"failed: {', '.join(gone)}")
+    if failed := [machine.name for machine in status.machines if not machine.alive]:
+        parts.append(f"failed: {', '.join(failed)}")
     if status.recoveries:
         parts.append(plural(status.recoveries, "recovery", "recoveries"))
     return ", ".join(parts) + (f"; {status.operation}" if status.operation else "")
 
 
 def tasks_on(status: Status) -> dict[str, list[str]]:
-    """Return the tasks on each machine, or on each slot where slots are what is watched."""
+    """Return the tasks on each machine, or on each slot if the status lists slots."""
     found: dict[str, list[str]] = {machine.name: [] for machine in status.machines}
     for task, slot in status.placement.items():
         machine = slot if slot in found else slot.partition("/")[0]
@@ -136,7 +144,7 @@ def tasks_on(status: Status) -> dict[str, list[str]]:
 
 
 def task_list(tasks: Sequence[str]) -> str:
-    """Write many tasks shortly: `split[0-2,5] count[1]`."""
+    """Abbreviate a list of tasks: `split[0-2,5] count[1]`."""
     numbers: dict[str, list[int]] = {}
     for task in tasks:
         component, _, rest = task.rpartition("[")
@@ -150,7 +158,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _components(status: Status, width: int) -> Table:
-    """Draw the components; columns are left out rather than that a number is cut."""
+    """Draw the components; columns are dropped before a number is cut off."""
     wide, components = width >= WIDE, status.components
     odd = {
         "blocked": any(component.blocked >= BLOCKED for component in components),
@@ -194,7 +202,7 @@ def _cells(component: ComponentStatus) -> dict[str, str]:
 
 
 def _width(shown: dict[str, str], cells: Sequence[dict[str, str]]) -> int:
-    """Return the columns of a terminal that a table takes at least: only names of components may be folded."""
+    """Return the minimum width of a table, in which only names of components may be folded."""
     total = NAMES + GAP
     for name, title in shown.items():
         if name != "component":
@@ -203,15 +211,15 @@ def _width(shown: dict[str, str], cells: Sequence[dict[str, str]]) -> int:
     return total
 
 
-def _mishaps(status: Status, width: int) -> list[Text]:
-    """Say below a narrow table what has no room in it: the tuples that were skipped or tried again."""
+def _format_skips(status: Status, width: int) -> list[Text]:
+    """Return lines for below a narrow table: the tuples that were skipped or retried."""
     if width >= WIDE:
         return []
     lines = []
     for name, style in (("skipped", "yellow"), ("retried", "")):
         counts = [(component.name, getattr(component, name)) for component in status.components]
-        if told := ", ".join(f"{count:,} by {component}" for component, count in counts if count):
-            lines.append(Text.assemble((f"{name:<10}", "bold"), (f"  {told}", style)))
+        if text := ", ".join(f"{count:,} by {component}" for component, count in counts if count):
+            lines.append(Text.assemble((f"{name:<10}", "bold"), (f"  {text}", style)))
     return lines
 
 
@@ -232,38 +240,37 @@ def _end_to_end(status: Status, width: int) -> list[Text]:
 
 
 def _safety(status: Status) -> list[Text]:
-    """Say what would be left if all were lost now, and what was lost so far; nothing where no checkpoint is made."""
+    """Return lines about the last checkpoint and the recoveries; none if there are neither."""
     lines = []
     if (last := status.checkpoint) is not None:
-        told = f"{last.number}, {age(last.age_s)} ago  {size(last.bytes)} in {duration(last.seconds)}"
-        told += "" if status.epoch <= 1 else f"  epoch {status.epoch}"
-        lines.append(Text.assemble(("checkpoint", "bold"), f"  {told}"))
+        text = f"{last.number}, {age(last.age_s)} ago  {size(last.bytes)} in {duration(last.seconds)}"
+        text += "" if status.epoch <= 1 else f"  epoch {status.epoch}"
+        lines.append(Text.assemble(("checkpoint", "bold"), f"  {text}"))
     if status.recoveries:
-        told = f"{status.recoveries:,}, the last: {status.last_recovery}" if status.last_recovery else ""
-        lines.append(Text.assemble(("recoveries", "bold"), f"  {told or status.recoveries}"))
-    if again := _again(status):
+        text = f"{status.recoveries:,}, the last: {status.last_recovery}" if status.last_recovery else ""
+        lines.append(Text.assemble(("recoveries", "bold"), f"  {text or status.recoveries}"))
+    if again := _count_note(status):
         lines.append(Text(f"            counted{again.replace(',', '', 1)}", style="dim"))
     return lines
 
 
-def _again(status: Status) -> str:
-    """Say what the counts of tuples are of, where that is not each tuple once since the beginning."""
-    told = f", since checkpoint {status.resumed}, from which it was resumed" if status.resumed else ""
+def _count_note(status: Status) -> str:
+    """Describe what the counts of tuples cover, if not each tuple once since the start."""
+    text = f", since checkpoint {status.resumed}, from which it was resumed" if status.resumed else ""
     if status.recoveries:
-        told += f", with those that came again after {plural(status.recoveries, 'recovery', 'recoveries')}"
-    return told
+        text += f", with those that came again after {plural(status.recoveries, 'recovery', 'recoveries')}"
+    return text
 
 
 def age(seconds: float) -> str:
-    """Write how long ago something was: `0.4 s`, `12 s`, `3:05 min`."""
+    """Format an age: `0.4 s`, `12 s`, `3:05 min`."""
     return f"{max(seconds, 0.0):.1f} s" if seconds < 10 else clock(seconds)
 
 
 def _machines(status: Status, width: int, most: int | None) -> Group:
-    """Draw the machines with all that is on them; in so many lines at most, where a number is given.
+    """Draw the machines with their tasks, in at most `most` lines.
 
-    Where it is too small for that, every machine has one line, and those have one of which there is something to say,
-    then the busiest.
+    If they do not fit, each machine has one line; failed machines and those with a note come first, then the busiest.
     """
     what, shown, left = "slot" if status.emulated is None else "machine", status.machines, ""
     tasks, names = tasks_on(status), _name_width(status, what, width)
@@ -289,13 +296,13 @@ def _machines(status: Status, width: int, most: int | None) -> Group:
 
 
 def _name_width(status: Status, what: str, width: int) -> int:
-    """Return the cells that machines' names get: those of the longest, up to a quarter of the terminal."""
+    """Return the width of the column of machines' names: the longest, up to a quarter of the terminal."""
     widest = max((len(machine.name) for machine in status.machines), default=0)
     return max(len(what), min(widest, max(NAME_WIDTH, width // 4)))
 
 
 def _machine_cells(machine: MachineStatus) -> tuple[str, ...]:
-    """Return what a machine's row has before its tasks."""
+    """Return the cells of a machine's row before its tasks."""
     lag = milliseconds(machine.lag_ms)
     name = escape(machine.name) if machine.alive else f"[red]{escape(machine.name)}[/]"
     lag = f"[yellow]{lag}[/]" if machine.note else lag
@@ -303,7 +310,7 @@ def _machine_cells(machine: MachineStatus) -> tuple[str, ...]:
 
 
 def _listed(machine: MachineStatus, tasks: Sequence[str]) -> Text:
-    """Return what there is to say of a machine, and the tasks on it."""
+    """Return a machine's note, and the tasks on it."""
     why = machine.note if machine.note != LATE else ""
     why = why or ("" if machine.alive else "does not answer")
     gap = " " if why and tasks else ""
@@ -311,7 +318,7 @@ def _listed(machine: MachineStatus, tasks: Sequence[str]) -> Text:
 
 
 def _folded(text: Text, room: int) -> Text:
-    """Return a text in lines of so many cells, broken at blanks and between the numbers of tasks."""
+    """Fold a text into lines of at most `room` cells, at blanks and between the numbers of tasks."""
     starts, used = [], 0
     for part in re.finditer(r"[^ ,]*(?:, *| +|$)", text.plain):
         if used and used + len(part[0].rstrip()) > room:
@@ -335,7 +342,7 @@ def _bar(machine: MachineStatus) -> str:
 
 
 def _below(status: Status, note: str) -> list[Text]:
-    """Return what there is to say beside the figures, after an empty line; nothing where there is nothing."""
+    """Return the notes below the tables after an empty line; none if there are no notes."""
     lines = [Text(f"warning: {text}", style="yellow") for text in status.warnings]
     lines += [Text(f"error: {status.error}", style="red")] if status.error else []
     lines += [Text(f"{status.operation} …", style="cyan")] if status.operation else []
@@ -348,13 +355,15 @@ def _rate(status: Status, kind: str) -> float:
 
 
 def summary(status: Status, info: RunInfo) -> list[tuple[str, str]]:
-    """Say how a run went, where its files are and what to type next: a name and a text a line."""
+    """Return the summary of a run: results, files and next commands, each a name and a text."""
     seconds = max(status.seconds, 1e-9)
     lines = [("ran", f"{status.application} {clock(status.seconds)} {place(status)}, under {status.policy}")]
     if status.tuples.texts:
         lines.append(("policies", ", ".join(f"{name} {text}" for name, text in status.tuples.texts.items())))
     inward = f"{status.emitted:,} in ({number(status.emitted / seconds)}/s)"
-    lines.append(("tuples", f"{inward}, {status.written:,} out ({number(status.written / seconds)}/s){_again(status)}"))
+    lines.append(
+        ("tuples", f"{inward}, {status.written:,} out ({number(status.written / seconds)}/s){_count_note(status)}")
+    )
     if status.latency is not None:
         p50, p99 = milliseconds(status.latency.p50_ms), milliseconds(status.latency.p99_ms)
         lines.append(("latency", f"p50 {p50} ms, p99 {p99} ms, {status.latency.count:,} sampled towards the end"))
@@ -372,27 +381,27 @@ def summary(status: Status, info: RunInfo) -> list[tuple[str, str]]:
 
 
 def next_steps(info: RunInfo) -> list[tuple[str, str]]:
-    """Say where the files of a run that has ended are, and what to type next."""
+    """Return the files of a run that has ended, and the commands to try next."""
     lines = [("telemetry", str(info.telemetry_path))]
     if files := published(info):
         lines.append(("output", f"{info.output_path}, {plural(files, 'file')} published"))
-    if resumable := goes_on(info):
+    if resumable := find_resume_point(info):
         lines.append(("next", f"penstock runs resume {info.called} {resumable}"))
     return [*lines, ("next", f"penstock report {info.called}")]
 
 
 def published(info: RunInfo) -> int:
-    """Return how many files are in a run's output, but for those that nobody is to see yet."""
+    """Return the number of published files in a run's output."""
     return sum(path.is_file() and not path.name.startswith("_") for path in info.output_path.rglob("*"))
 
 
-def goes_on(info: RunInfo) -> str:
-    """Say from where a run that has ended could go on; empty where it has come to its end, or cannot."""
+def find_resume_point(info: RunInfo) -> str:
+    """Describe where a run that has ended would resume; empty if it was completed or cannot be resumed."""
     if info.config is None:
         return ""
     disk, folder = Posix(), str(info.checkpoints_path)
-    there = numbers(disk, folder)
-    for latest in there:
+    stored = numbers(disk, folder)
+    for latest in stored:
         with suppress(PenstockError, OSError):
             return "" if read_manifest(disk, folder, latest).last else f"resumes from checkpoint {latest}"
-    return "" if there else "starts again, as no checkpoint is complete"
+    return "" if stored else "starts again, as no checkpoint is complete"

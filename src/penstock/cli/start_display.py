@@ -1,4 +1,4 @@
-"""The start of a run on the terminal: what it waits for, notes and warnings."""
+"""The start of a run on the terminal: progress, notes and warnings."""
 
 from pathlib import Path
 from typing import Self
@@ -19,7 +19,7 @@ from penstock.startup.start import start
 
 
 def start_run(flow: Dataflow, changes: Changes, plans: Plans, runs: Path, resume: Path | None, *, quiet: bool) -> Run:
-    """Start the application and print what it waits for; Ctrl-C takes effect between two steps."""
+    """Start the application and print its progress; Ctrl-C takes effect between two steps."""
 
     def progress(text: str) -> None:
         if interrupts.count:
@@ -47,7 +47,7 @@ def start_run(flow: Dataflow, changes: Changes, plans: Plans, runs: Path, resume
 
 
 class _StartDisplay:
-    """Prints what the start of a run waits for, after the guarantees of the application."""
+    """Prints the delivery guarantee of the application, then the progress of the start."""
 
     def __init__(self, flow: Dataflow, quiet: bool) -> None:
         self._flow, self._quiet, self._terminal, self._shown = flow, quiet, errors, ""
@@ -68,10 +68,10 @@ class _StartDisplay:
             self._terminal.print(text, markup=False, soft_wrap=True, style=style)
 
     def show_progress(self, text: str) -> None:
-        """Show what the start waits for."""
+        """Show the step that the start waits for."""
         if self._quiet or text == self._shown:
             return
-        if not self._shown:  # nothing was refused
+        if not self._shown:  # no setting was rejected
             self.notify(promise(self._flow))
         self._shown = text
         if self._terminal.is_terminal:

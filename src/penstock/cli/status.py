@@ -1,4 +1,4 @@
-"""`penstock status`: how is a running application doing, or how did it end?"""
+"""`penstock status`: the state of a running application, or the outcome of one that has ended."""
 
 from pathlib import Path
 from time import sleep
@@ -20,7 +20,7 @@ from penstock.runtime.storage.disk import Posix
 from penstock.runtime.storage.run_folder import NoRun, RunInfo, find_current, last_status, outcome
 
 EXAMPLE = "penstock status word-count-20250131-142501 --watch"
-WATCH_SECONDS = 1.0  # between two looks
+WATCH_SECONDS = 1.0  # between two updates
 
 
 def status(
@@ -48,9 +48,9 @@ def status(
 
 
 def _watch(info: RunInfo, found: Status, as_json: bool) -> None:
-    """Show the status again and again, and what was said in between; ends with the run or by Ctrl-C."""
+    """Show the status repeatedly, with new lines of the log, until the run ends or Ctrl-C."""
     display = TableDisplay(console) if console.is_terminal else LineDisplay(console)
-    heard = ask(info, GetLog()).number
+    last_line = ask(info, GetLog()).number
     with display:
         while True:
             if as_json:
@@ -59,14 +59,14 @@ def _watch(info: RunInfo, found: Status, as_json: bool) -> None:
                 display.show(found, "")
             try:
                 sleep(WATCH_SECONDS)
-                said = ask(info, GetLog(after=heard))
+                log = ask(info, GetLog(after=last_line))
                 found = ask(info, GetStatus())
             except KeyboardInterrupt:
                 return
             except NoRun:
                 break
-            heard = said.number
-            for line in () if as_json else said.lines:
+            last_line = log.number
+            for line in () if as_json else log.lines:
                 display.say(log_text(line))
     if not as_json:
         console.print(Text(f"run {info.run} has ended"))
@@ -77,7 +77,7 @@ def _print_line(found: Status) -> None:
 
 
 def _print_ended(info: RunInfo, as_json: bool) -> None:
-    """Say how a run ended: from what its driver wrote at the end, and from its checkpoints."""
+    """Print how a run ended, from its folder and its checkpoints."""
     status, (word, reason), latest = last_status(info), outcome(info), last_checkpoint(info)
     if as_json:
         known: dict[str, Any] = {"run": info.run, "application": info.application, "phase": word}
@@ -109,13 +109,13 @@ def _times(info: RunInfo) -> str:
 
 
 def last_checkpoint(info: RunInfo) -> dict[str, Any] | None:
-    """Return the number of a run's last complete checkpoint and the source tuples before it; None: it has none."""
+    """Return the number of a run's last complete checkpoint and the source tuples before it; None: there is none."""
     disk, folder = Posix(), str(info.checkpoints_path)
     for number in numbers(disk, folder)[:1]:
         try:
             manifest = read_manifest(disk, folder, number)
         except (PenstockError, OSError):
             return {"number": number, "source_tuples": None, "last": None}
-        given = sum(task.counted for task in manifest.tasks if task.position)
-        return {"number": number, "source_tuples": given, "last": manifest.last}
+        source_tuples = sum(task.counted for task in manifest.tasks if task.position)
+        return {"number": number, "source_tuples": source_tuples, "last": manifest.last}
     return None

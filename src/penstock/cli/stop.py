@@ -8,7 +8,7 @@ import typer
 
 from penstock.cli.inputs import JsonOption, RunArgument, RunsOption
 from penstock.cli.output import console, errors, print_json
-from penstock.cli.run_view import goes_on
+from penstock.cli.run_view import find_resume_point
 from penstock.runtime.control_socket import Drain, Stop, Unanswered, ask
 from penstock.runtime.storage.run_folder import find_running
 
@@ -35,10 +35,10 @@ def stop(
             errors.print(f"{'stopping' if now else 'draining'} {info.run}", markup=False, soft_wrap=True)
 
     info = find_running(run, runs)
-    with suppress(Unanswered):  # it ended before it could say so
+    with suppress(Unanswered):  # it ended before it could answer
         ask(info, Stop() if now else Drain(), timeout=None, heard=say)
     if as_json:
         print_json({"run": info.run, "drained": not now, "telemetry": str(info.telemetry_path)})
     else:
-        then = f"runs resume {info.called}" if now and goes_on(info) else f"report {info.called}"
+        then = f"runs resume {info.called}" if now and find_resume_point(info) else f"report {info.called}"
         console.print(f"{info.run} has ended; next: penstock {then}", markup=False, soft_wrap=True)

@@ -15,13 +15,13 @@ INPUTS = Inputs(
 
 
 @pytest.mark.parametrize(
-    ("model", "tasks", "told"),
+    ("model", "tasks", "expected"),
     [
         ("", {"in[0]": 100.0}, "the estimate of delay"),
         ("wc.npz", {}, "wc.npz, by the loads that tasks were declared to have"),
         ("wc.npz", {"in[0]": 100.0}, "wc.npz, by the loads that tasks were seen to have"),
     ],
 )
-def test_says_whether_loads_were_observed(model: str, tasks: dict[str, float], told: str) -> None:
+def test_says_whether_loads_were_observed(model: str, tasks: dict[str, float], expected: str) -> None:
     seen = [msgspec.structs.replace(INPUTS.readings[-1], tasks=tasks)]
-    assert scored_by(msgspec.structs.replace(INPUTS, model=model, readings=seen)) == told
+    assert scored_by(msgspec.structs.replace(INPUTS, model=model, readings=seen)) == expected

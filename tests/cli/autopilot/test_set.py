@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.cli.autopilot.options import piloting
+from penstock.cli.autopilot.options import check_autopilot
 from penstock.cli.autopilot.status import line
 from penstock.estimate.latency import Loads, save_models
 from penstock.model.instance import Instance
@@ -104,7 +104,7 @@ def test_run_refuses_models_of_another_application_where_it_is_resumed(
 
 
 @pytest.mark.parametrize(
-    ("policy", "objective", "told"),
+    ("policy", "objective", "expected"),
     [
         ("predictive", None, "predictive has no latency models and uses the estimate of network delay"),
         (
@@ -116,12 +116,12 @@ def test_run_refuses_models_of_another_application_where_it_is_resumed(
     ],
 )
 def test_run_warns_of_a_predictive_policy_without_models(
-    capsys: pytest.CaptureFixture[str], policy: str, objective: str | None, told: str
+    capsys: pytest.CaptureFixture[str], policy: str, objective: str | None, expected: str
 ) -> None:
     words = application("word-count")
-    piloting(policy, False, None, None, None, None, application=words, sample_tps=None, objective=objective)
+    check_autopilot(policy, False, None, None, None, None, application=words, sample_tps=None, objective=objective)
     heard = capsys.readouterr().err
-    assert heard == (f"warning: {told}; add their file with --model\n" if told else "")
+    assert heard == (f"warning: {expected}; add their file with --model\n" if expected else "")
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 from pyspark.errors import PySparkException
 
 from penstock.autopilot.pilot import caution
-from penstock.cli.autopilot.options import piloting
+from penstock.cli.autopilot.options import check_autopilot
 from penstock.cli.models.evaluate import show
-from penstock.cli.models.train import telling_damage
+from penstock.cli.models.train import report_damage
 from penstock.estimate.latency import Loads
 from penstock.estimate.latency_models import LatencyModels, load_models, save_models
 from penstock.model.cluster import Cluster, Machine
@@ -102,7 +102,7 @@ def test_refuses_tables_that_are_not_there_or_of_another_application(
 ) -> None:
     plain = observed[:-1]  # not as JSON
     words = ("word-count", "li-10", "--policy", "round-robin", "--model", models)
-    for arguments, told in (
+    for arguments, expected in (
         ((*plain, "--tables", tmp_path), "there is no table features"),
         ((*plain, "--tables", tmp_path / "tables", "--run", "r1"), "contains no run 'r1'; there are imaginary-2025"),
         ((*plain, "--run", "r1"), "add --tables DIR"),
@@ -111,7 +111,7 @@ def test_refuses_tables_that_are_not_there_or_of_another_application(
     ):
         ran = penstock("plan", *(argument for argument in arguments if argument != "--json"))
         assert (ran.code, ran.err.count("\n")) == (2, 1), ran.err
-        assert told in ran.err
+        assert expected in ran.err
 
 
 def test_says_that_a_prediction_was_stretched_only_where_it_was(penstock: Penstock, models: Path) -> None:
@@ -161,21 +161,23 @@ def test_warns_of_models_that_were_trained_on_other_machines(
     save_models(dataclasses.replace(load_models(models), machines=own), models)
     assert "the model was trained on" not in penstock(*asked).out
     known = load_models(models)
-    assert piloting_caution(models) == ""
+    assert autopilot_caution(models) == ""
     other = dict.fromkeys(list(own)[:1], (8.0, 512.0))
     save_models(dataclasses.replace(known, machines=other), models)
-    told = f"the model was trained on {next(iter(own))} (cpu 8, 512 MB), not on "
+    expected = f"the model was trained on {next(iter(own))} (cpu 8, 512 MB), not on "
     remedy = "of 'li-10'; its predictions may be inaccurate: train again on runs of this cluster"
-    for text in (penstock(*asked).out, piloting_caution(models)):
-        assert told in text
+    for text in (penstock(*asked).out, autopilot_caution(models)):
+        assert expected in text
         assert remedy in text
     capsys.readouterr()
     words, machines = application("word-count"), cluster("li-10")
-    piloting(None, False, None, None, None, None, model=models, application=words, cluster=machines, sample_tps=1.0)
-    assert told in capsys.readouterr().err
+    check_autopilot(
+        None, False, None, None, None, None, model=models, application=words, cluster=machines, sample_tps=1.0
+    )
+    assert expected in capsys.readouterr().err
 
 
-def piloting_caution(models: Path) -> str:
+def autopilot_caution(models: Path) -> str:
     return caution("predictive", str(models), None, cluster("li-10"))
 
 
@@ -202,7 +204,7 @@ def test_a_run_refuses_models_that_do_not_fit_before_it_starts(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (("--output", "models.toml"), ".npz"),
         (("--output", "models.npz", "--kind", "forest"), "no kind of model is named 'forest'"),
@@ -211,12 +213,12 @@ def test_a_run_refuses_models_that_do_not_fit_before_it_starts(
     ],
 )
 def test_training_refuses_before_spark_starts(
-    penstock: Penstock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], told: str
+    penstock: Penstock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], expected: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     ran = penstock("models", "train", tmp_path, *arguments)
     assert ran.code == 2
-    assert told in ran.err
+    assert expected in ran.err
     assert ran.err.count("\n") == 1
 
 
@@ -278,8 +280,8 @@ def test_a_table_that_spark_cannot_read_is_told_of_in_a_line(tmp_path: Path) -> 
         pytest.raises(
             FileProblem, match=r"/t/edge_windows/part-0\.parquet cannot be read, it is damaged; run penstock"
         ),
-        telling_damage(tmp_path),
+        report_damage(tmp_path),
     ):
         raise PySparkException("[FAILED_READ_FILE.NO_HINT] file:///t/edge_windows/part-0.parquet. SQLSTATE")
-    with pytest.raises(PySparkException), telling_damage(tmp_path):
+    with pytest.raises(PySparkException), report_damage(tmp_path):
         raise PySparkException("something else")

@@ -16,7 +16,7 @@ from penstock.estimate.evaluator import UNSUSTAINED
 from penstock.model.errors import InvalidInput, UnknownName, choices
 
 EXAMPLE = "penstock autopilot explain last --policy r-storm --policy t-storm"
-MOST_MOVES = 12  # that are listed
+MOST_MOVES = 12  # in the list
 
 
 def explain(
@@ -93,7 +93,7 @@ def _print(episode: Episode) -> None:
 
 
 def scored_by(inputs: Inputs) -> str:
-    """Say what placements were scored by: an estimate, or latency models and loads."""
+    """Describe what placements were scored by: an estimate, or latency models and loads."""
     if not inputs.model:
         return f"the estimate of {inputs.objective}"
     observed = bool(inputs.readings and inputs.readings[-1].tasks)
@@ -133,9 +133,9 @@ def _print_alternatives(made: Decision) -> None:
 
 def _print_others(episode: Episode, again: Decision, others: list[Decision], same: bool) -> None:
     if not same:
-        told = f"recomputed, it differs: {again.reason}"
+        difference = f"recomputed, it differs: {again.reason}"
         cause = likely_cause(episode.decision)
-        console.print(f"{told}; likely cause: {cause}", style="yellow", markup=False, soft_wrap=True)
+        console.print(f"{difference}; likely cause: {cause}", style="yellow", markup=False, soft_wrap=True)
     elif changed := model_changed(episode.decision):
         console.print(f"recomputed, it is the same, but {changed}", style="yellow", markup=False, soft_wrap=True)
     if not others:

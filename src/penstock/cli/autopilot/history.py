@@ -1,4 +1,4 @@
-"""`penstock autopilot history`: what a run's autopilot decided, and what became of it."""
+"""`penstock autopilot history`: the decisions of a run's autopilot and their outcomes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +43,7 @@ def history(
 
 
 def open_ledger(run: str | None, runs: Path) -> tuple[RunInfo, LedgerContents]:
-    """Return a run and its ledger; say on the terminal which of its lines could not be read."""
+    """Return a run and its ledger; print a warning for each line that cannot be read."""
     info = find(run, runs)
     book = replace(read_ledger(info.path / LEDGER), ended=info.ended is not None or not alive(info.pid))
     for problem in book.problems:
@@ -52,7 +52,7 @@ def open_ledger(run: str | None, runs: Path) -> tuple[RunInfo, LedgerContents]:
 
 
 def realised(episode: Episode) -> float | None:
-    """Return the relative change of latency that was measured; None: none was."""
+    """Return the measured relative change of latency; None: there is no measurement."""
     outcome = episode.outcome
     if outcome is None or outcome.realised_s is None:
         return None
@@ -90,8 +90,8 @@ def _print(book: LedgerContents, info: RunInfo, plot: Path | None) -> None:
         rows.add_row(*times, milliseconds(1e3 * decision.before_s), predicted, percent(realised(one)), verdict)
     console.print(rows)
     counts = {verdict: sum(one.verdict == verdict for one in episodes) for verdict in ("kept", "rolled back")}
-    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     made = plural(len(episodes), "decision")
-    console.print(f"{made}, {told}; why: penstock autopilot explain {episodes[-1].decision.number}")
+    console.print(f"{made}, {verdicts}; why: penstock autopilot explain {episodes[-1].decision.number}")
     if plot is not None:
         console.print(f"drawn in {plot}", markup=False, soft_wrap=True)

@@ -11,19 +11,19 @@ from penstock.autopilot.ledger import Episode, LedgerContents
 from penstock.cli.plots import BAR, BEST, GREY, save_figure
 
 COLOURS = {"kept": "#3a8f5c", "rolled back": BEST, "shadow": GREY}
-QUIET = ("held",)  # decisions to leave all as it is, marked on the axis only
+QUIET = ("held",)  # decisions not to act, marked on the axis only
 BOUND = "bound, while judged"
-APART = 2.0  # times as long as the shorter of two readings, from which on what lies between them was not seen
+APART = 2.0  # a longer gap, in lengths of the shorter of two readings, breaks the line
 
 
 def plot_history(book: LedgerContents, title: str, path: Path) -> None:
-    """Draw the mean and the 99th percentile of every reading, the bound of every change, and what became of it."""
+    """Draw the mean and the 99th percentile of every reading, the bound of every change, and its outcome."""
     figure, axis = pyplot.subplots(figsize=(9, 4))
     _draw_readings(axis, book.readings)
     named: set[str] = set()
     for episode in book.episodes:
         decision, verdict = episode.decision, episode.verdict
-        label = "" if verdict in named else verdict  # an empty one is not in the legend
+        label = "" if verdict in named else verdict  # an empty label is not in the legend
         named.add(verdict)
         if verdict in QUIET:
             axis.plot([decision.at], [0], "|", color=GREY, clip_on=False, zorder=3, label=label)
@@ -49,7 +49,7 @@ def plot_history(book: LedgerContents, title: str, path: Path) -> None:
 def _draw_readings(axis: Axes, readings: Sequence[Reading]) -> None:
     for number, stretch in enumerate(stretches(readings)):
         times = [reading.at for reading in stretch]
-        lone = "." if len(stretch) == 1 else ""  # a line of one reading would not be seen
+        lone = "." if len(stretch) == 1 else ""  # a line through one point is invisible
         labels = ("", "") if number else ("p99", "mean")
         p99 = [1e3 * (reading.p99_s or 0.0) for reading in stretch]
         axis.plot(times, p99, marker=lone, color="#c9d6e4", linewidth=1.2, label=labels[0])
@@ -58,16 +58,16 @@ def _draw_readings(axis: Axes, readings: Sequence[Reading]) -> None:
 
 
 def in_force(episode: Episode) -> tuple[float, float] | None:
-    """Return from when to when a change was in force before its outcome; None: it never was, or still is.
+    """Return the start and end of a change before its outcome; None: it was never in force, or still is.
 
-    It begins when its policy had decided, not when that was asked.
+    It starts when the policy had decided, not when the decision was requested.
     """
     outcome = episode.outcome
     return None if outcome is None or not outcome.in_force_s else (outcome.at - outcome.in_force_s, outcome.at)
 
 
 def stretches(readings: Sequence[Reading]) -> list[list[Reading]]:
-    """Return readings that follow each other, apart where no latency was seen: while it was decided, or recovered."""
+    """Split readings into continuous stretches, at gaps without latencies: during decisions and recoveries."""
     found: list[list[Reading]] = []
     before = None
     for reading in readings:

@@ -1,4 +1,4 @@
-"""`penstock autopilot off`: nobody moves the tasks of a running application any longer."""
+"""`penstock autopilot off`: disable the autopilot of a running application."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What `penstock run` is told of its autopilot: the options, checked, and the pilot that follows from them."""
+"""The autopilot options of `penstock run`: their checks, and the pilot that they start."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,8 +55,8 @@ CoolDownOption = Annotated[
 
 
 @dataclass(frozen=True)
-class Piloting:
-    """An autopilot as it was asked for."""
+class AutopilotSettings:
+    """The checked settings of an autopilot."""
 
     policy: str | None
     shadow: bool
@@ -64,11 +64,11 @@ class Piloting:
     model: Path | None = None
     objective: str | None = None
     seed: int = 0
-    known: bool = False  # whether the cluster was known before the run started
+    cluster_known: bool = False  # before the run started
 
     def attach(self, run: Run) -> Pilot:
-        """Give a run its pilot; one that was not asked for is off until it is steered."""
-        if self.model is not None and not self.known:
+        """Start the pilot of a run; without a policy it is off until `penstock autopilot set`."""
+        if self.model is not None and not self.cluster_known:
             warn(load_models(self.model).foreign(run.cluster))
         return attach(
             run,
@@ -81,7 +81,7 @@ class Piloting:
         )
 
 
-def piloting(
+def check_autopilot(
     policy: str | None,
     shadow: bool,
     interval: float | None,
@@ -95,18 +95,18 @@ def piloting(
     model: Path | None = None,
     objective: str | None = None,
     seed: int = 0,
-) -> Piloting:
-    """Check what was asked for, before anything is started; warn of a policy that lacks what it is made for."""
-    told = {"shadow": shadow or None, "interval": interval, "threshold": threshold}
-    told |= {"max-moves": max_moves, "cool-down": cool_down}
+) -> AutopilotSettings:
+    """Check the options of the autopilot before the run starts; warn if its policy lacks models that it needs."""
+    options = {"shadow": shadow or None, "interval": interval, "threshold": threshold}
+    options |= {"max-moves": max_moves, "cool-down": cool_down}
     if policy is None:
-        if odd := [name for name, value in told.items() if value is not None]:
-            raise InvalidInput(odd[0], f"expected --autopilot POLICY with --{odd[0]}, got none; name one")
+        if unused := [name for name, value in options.items() if value is not None]:
+            raise InvalidInput(unused[0], f"expected --autopilot POLICY with --{unused[0]}, got none; name one")
     else:
         placement_policy(policy)
         if sample_tps == 0:
             raise InvalidInput("sample", "an autopilot needs latencies, got none to be sampled; leave --sample out")
-    if model is not None:  # without a policy too: the run may be given one later
+    if model is not None:  # even without a policy: `penstock autopilot set` may set one later
         models = load_models(model)
         models.check(application)
         warn("" if cluster is None else models.foreign(cluster))
@@ -114,17 +114,17 @@ def piloting(
     limits["threshold"] = None if threshold is None else share("threshold", threshold)
     guard = Guard(**{name: value for name, value in limits.items() if value is not None})  # type: ignore[arg-type]
     warn(caution(policy, "" if model is None else str(model), objective))
-    return Piloting(policy, shadow, guard, model, objective, seed, cluster is not None)
+    return AutopilotSettings(policy, shadow, guard, model, objective, seed, cluster is not None)
 
 
 def warn(caution: str) -> None:
-    """Print what an autopilot's policy lacks, if anything."""
+    """Print a warning about the autopilot's policy, unless it is empty."""
     if caution:
         errors.print(f"warning: {caution}", style="yellow", markup=False, soft_wrap=True)
 
 
 def share(name: str, text: str) -> float:
-    """Return a share that is told as `5%` or `0.05`."""
+    """Parse a share such as `5%` or `0.05`."""
     try:
         found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:

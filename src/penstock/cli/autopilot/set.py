@@ -1,4 +1,4 @@
-"""`penstock autopilot set`: which policy moves the tasks of a running application."""
+"""`penstock autopilot set`: set the policy that moves the tasks of a running application."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`penstock autopilot status`: which policy moves the tasks of a running application, and what it does now."""
+"""`penstock autopilot status`: which policy moves the tasks of a running application, and its current step."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def print_status(status: PilotStatus, as_json: bool, disabled: bool = False) -> 
 
 
 def line(status: PilotStatus, disabled: bool = False) -> str:
-    """Return an autopilot's status in one line; of one that was disabled, what it still completes first."""
+    """Return an autopilot's status in one line; if it was disabled, with the change that it still completes."""
     if disabled and status.text:
         return f"autopilot off, after what is in progress: {status.text}"
     return f"autopilot {status.text or 'off'}"

@@ -49,9 +49,9 @@ def train(
     the loads that will matter: models know only what they have seen.
     """
     _refuse(output, kind)
-    with working(tables, master, quiet=as_json) as (spark, tell):
-        asked = {"kind": kind, "application": application, "seed": seed}
-        made = train_latency(spark, tables, step=tell, **asked)  # type: ignore[arg-type]
+    with working(tables, master, quiet=as_json) as (spark, log_step):
+        options = {"kind": kind, "application": application, "seed": seed}
+        made = train_latency(spark, tables, step=log_step, **options)  # type: ignore[arg-type]
     save_models(made.models, output)
     if as_json:
         trained = [one._asdict() for one in made.trained]
@@ -62,20 +62,20 @@ def train(
 
 @contextmanager
 def working(tables: Path, master: str | None, quiet: bool) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
-    """Give a Spark session and what is told what is being done; refuse a folder that is not there before."""
+    """Yield a Spark session and a function that logs each step; reject a missing folder before Spark starts."""
     refuse_master(master)
     if not tables.is_dir():
         raise FileProblem(f"{tables}: there is no such folder; check the path")
     if not (tables / "task_windows").is_dir():
         problem = "expected the output folder of penstock models tables, it has no task_windows"
         raise FileProblem(f"{tables}: {problem}; choose another")
-    with on_spark("latency", tables, master, quiet) as working, telling_damage(tables):
+    with on_spark("latency", tables, master, quiet) as working, report_damage(tables):
         yield working
 
 
 @contextmanager
-def telling_damage(tables: Path) -> Iterator[None]:
-    """Tell of a table's file that Spark cannot read in one line; its own text has a hundred."""
+def report_damage(tables: Path) -> Iterator[None]:
+    """Report a file of a table that Spark cannot read in one line, instead of its stack trace."""
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:
@@ -115,11 +115,11 @@ def _show(made: Training, output: Path) -> None:
 
 
 def percent(share: float | None) -> str:
-    """Write a share for a person."""
+    """Format a share in percent."""
     return "-" if share is None or share != share else f"{100 * share:.1f} %"
 
 
 def _parameters(one: TrainingResult) -> str:
-    told = {**one.parameters}
-    label = "log" if told.pop("label", "") == "logarithm" else ""
-    return " ".join([*(f"{name}={value:.3g}" for name, value in told.items()), *([label] if label else [])])
+    parameters = {**one.parameters}
+    label = "log" if parameters.pop("label", "") == "logarithm" else ""
+    return " ".join([*(f"{name}={value:.3g}" for name, value in parameters.items()), *([label] if label else [])])
