@@ -23,6 +23,7 @@ NO_JAVA = Path(__file__).with_name("no_java")
 os.environ["PENSTOCK_TESTS_JAVA"] = str(Path(JAVA_HOME, "bin", "java")) if JAVA_HOME else shutil.which("java") or ""
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return how many processes `-n auto` starts: one per core, fewer if the memory does not suffice for them."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -196,7 +196,7 @@ def test_refuses_when_no_slot_is_open() -> None:
 
 
 def test_extends_to_an_open_machine_with_as_few_moves_as_help() -> None:
-    view = a_view(as_application((1, 4, 1), cpu=1.0), equal_machines(3), Objective.THROUGHPUT)
+    view = a_view(as_application((1, 4, 1), cpu=1.0, grouping=Grouping.FIELDS), equal_machines(3), Objective.THROUGHPUT)
     placed = np.array([0, 0, 0, 1, 1, 1], dtype=np.int32)
     moves = Repair().extend(view, placed, np.array([False, False, True]), most=6)
     assert view.evaluate is not None

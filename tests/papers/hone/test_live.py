@@ -91,8 +91,7 @@ def test_sentences_are_the_same_in_all_episodes_of_a_round() -> None:
 
 def test_splits_of_the_slow_machine_limit_an_even_split_and_cards_are_as_busy_as_stated() -> None:
     setting = one_slow_machine()
-    limit = setting.estimate.bottleneck
-    assert limit is not None
+    limit = setting.estimate.even_limits[0]
     assert (limit.kind, limit.name.partition("/")[0]) == ("slot", "m2")
     assert setting.card_share(setting.maximum_tps) == pytest.approx(CARD_BUSY)
 

@@ -433,7 +433,7 @@ def test_a_switch_without_effect_is_rejected() -> None:
     flow = Dataflow("keyed")
     flow.sink("out", Captured([]), flow.source("in", Endless(range(3)), emits=int).fields(), parallelism=2)
     cluster = TestCluster(flow).start()
-    with pytest.raises(PenstockError, match="no stream can have 'potus'; there are in->out by fields; leave it out"):
+    with pytest.raises(PenstockError, match="no stream can have 'potus'; there are in->out by fields; omit it"):
         cluster.request([], lambda _: None, tuples=TuplePolicies(routing="potus"))
     assert cluster.controller.tuple_policies.tuples == TuplePolicies()
 

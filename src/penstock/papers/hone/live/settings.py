@@ -126,8 +126,8 @@ class Setting:
         return self.estimate.even_tps
 
     def card_share(self, rate_tps: float) -> float:
-        """Return the utilisation of the busiest network card at a rate of sentences."""
-        cards = [element for element in self.estimate.limits if element.kind == "network"]
+        """Return the utilisation of the busiest network card at a rate of sentences, with evenly split streams."""
+        cards = [element for element in self.estimate.even_limits if element.kind == "network"]
         return max((card.utilisation(rate_tps) for card in cards), default=0.0)
 
 
