@@ -10,7 +10,7 @@ import pytest
 
 from penstock.runtime import launch as launching
 from penstock.runtime.config import Recovery
-from penstock.runtime.controller.settings import RunSpec
+from penstock.runtime.controller.run_spec import RunSpec
 
 PATIENT = Recovery(lease_s=15.0, silence_s=20.0)
 IMPATIENT = Recovery(lease_s=2.0, silence_s=2.5)  # so that a worker that was stopped is given up soon

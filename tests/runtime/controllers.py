@@ -6,7 +6,7 @@ from typing import Any
 from penstock.api.dataflow import Dataflow
 from penstock.runtime.config import Checkpointing, RunConfig
 from penstock.runtime.controller.operations import Operation
-from penstock.runtime.controller.settings import RunSpec, Site, run_folders
+from penstock.runtime.controller.run_spec import RunSpec, Site, run_folders
 from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol import worker_messages

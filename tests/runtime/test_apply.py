@@ -19,7 +19,7 @@ from penstock.model.plan import Plan, PlannedRoute, to_plan
 from penstock.model.telemetry import RecordKind
 from penstock.model.tuples import TuplePolicies
 from penstock.runtime.controller.process import Driver
-from penstock.runtime.controller.settings import routes_of
+from penstock.runtime.controller.run_spec import routes_of
 from penstock.runtime.handle import LogLine
 from penstock.runtime.run import Run
 from penstock.runtime.spark.jobs import SlotJobs

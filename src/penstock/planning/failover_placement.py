@@ -19,7 +19,7 @@ from penstock.model.topology import Application
 from penstock.planning.planner import Planner
 from penstock.policies.api import PlacementView
 from penstock.policies.repair import Repair, gain
-from penstock.runtime.controller.settings import Complete, fewest
+from penstock.runtime.controller.run_spec import Complete, fewest
 
 ROOMY_MB = 1e15  # memory of a machine for scoring, which ignores memory
 ANSWER_S = 0.02  # target time for an answer; everything except scoring takes about as long again

@@ -18,7 +18,7 @@ from penstock.model.files import save
 from penstock.model.plan import Plan, to_placement
 from penstock.runtime.config import RunConfig
 from penstock.runtime.controller.process import Driver, listen_for_workers
-from penstock.runtime.controller.settings import Complete, RunSpec, Site, routes_of, run_folders
+from penstock.runtime.controller.run_spec import Complete, RunSpec, Site, routes_of, run_folders
 from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.controller.worker_supervisor import WorkerSupervisor
 from penstock.runtime.layout import Layout

@@ -20,7 +20,7 @@ from penstock.policies.streams import changed
 from penstock.runtime.control_socket import ControlServer
 from penstock.runtime.controller.operations import Operation
 from penstock.runtime.controller.process import Driver
-from penstock.runtime.controller.settings import routes_of
+from penstock.runtime.controller.run_spec import routes_of
 from penstock.runtime.controller.state_machine import RunFailed
 from penstock.runtime.controller.worker_supervisor import WorkerSupervisor
 from penstock.runtime.handle import LogLine, Outcome, Steered

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from penstock.model.cluster import Cluster, Machine
-from penstock.runtime.controller.settings import Site, sites_of
+from penstock.runtime.controller.run_spec import Site, sites_of
 from penstock.runtime.spark.executors import Executor
 from penstock.runtime.worker.memory import host_capacity
 

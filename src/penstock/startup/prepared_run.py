@@ -20,7 +20,7 @@ from penstock.planning.planner import plan_by
 from penstock.policies.streams import kept_note
 from penstock.runtime.config import Changes, RunConfig, refuse_fixed
 from penstock.runtime.controller.process import listen_for_workers
-from penstock.runtime.controller.settings import Complete
+from penstock.runtime.controller.run_spec import Complete
 from penstock.runtime.storage import run_folder as folders
 from penstock.runtime.storage.run_folder import RunInfo
 from penstock.startup.callbacks import StartCallbacks

@@ -24,7 +24,7 @@ from penstock.model.routes import route_hops
 from penstock.model.slotgraph import expand_links, expand_slots
 from penstock.model.taskgraph import expand_tasks
 from penstock.runtime.config import RunConfig
-from penstock.runtime.controller.settings import Complete
+from penstock.runtime.controller.run_spec import Complete
 from penstock.runtime.handle import LogLine
 from penstock.runtime.layout import Layout
 from penstock.runtime.storage import checkpoints

@@ -14,7 +14,7 @@ from penstock.model.cluster import Cluster
 from penstock.model.plan import Plan
 from penstock.planning.failover_placement import additions, completion
 from penstock.runtime.config import Changes, RunConfig
-from penstock.runtime.controller.settings import Complete
+from penstock.runtime.controller.run_spec import Complete
 from penstock.runtime.launch import Deployment, launch
 from penstock.runtime.run import Run
 from penstock.runtime.spark.cores import hold, need_cores

@@ -28,7 +28,7 @@ from penstock.model.topology import Kind
 from penstock.model.tuples import TuplePolicies, over
 from penstock.runtime.config import Checkpointing, Execution, FlowControl, RunConfig, Telemetry
 from penstock.runtime.controller.operations import Operation
-from penstock.runtime.controller.settings import RunSpec, Site, check_placement, routes_of, run_folders
+from penstock.runtime.controller.run_spec import RunSpec, Site, check_placement, routes_of, run_folders
 from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.handle import LogLine, Outcome
 from penstock.runtime.layout import Layout

@@ -17,7 +17,7 @@ from typing import Any
 from penstock.model.tuples import TuplePolicies
 from penstock.runtime.config import Checkpointing, FlowControl, Recovery, RunConfig, Telemetry
 from penstock.runtime.controller.recovery import MAX_START_FAILURES
-from penstock.runtime.controller.settings import RunSpec, Site, run_folders
+from penstock.runtime.controller.run_spec import RunSpec, Site, run_folders
 from penstock.runtime.controller.state_machine import NOTHING, Controller
 from penstock.runtime.protocol.frames import decode_frame
 from penstock.runtime.storage import checkpoints

@@ -7,7 +7,7 @@ the disk, and ends when it must. Time, messages, suspensions and crashes come fr
 import math
 from typing import TYPE_CHECKING, Any
 
-from penstock.runtime.controller.settings import Site
+from penstock.runtime.controller.run_spec import Site
 from penstock.runtime.protocol import controller_messages, worker_messages
 from penstock.runtime.storage.disk import Job
 from penstock.runtime.worker.state_machine import Worker

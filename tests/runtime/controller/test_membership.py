@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.runtime.controller.membership import EXCLUSION_S, LATE_S, MAX_FAILURES, MAX_LATE, WINDOW_S, Membership
-from penstock.runtime.controller.settings import Site
+from penstock.runtime.controller.run_spec import Site
 from penstock.runtime.protocol.worker_messages import Register
 
 

@@ -4,7 +4,7 @@ import math
 
 from penstock.runtime.controller.membership import Membership
 from penstock.runtime.controller.outbox import Outbox
-from penstock.runtime.controller.settings import Site
+from penstock.runtime.controller.run_spec import Site
 from penstock.runtime.protocol.controller_messages import Ping
 from penstock.runtime.protocol.worker_messages import Register
 

@@ -25,7 +25,7 @@ from penstock.runtime.config import Recovery, RunConfig
 from penstock.runtime.control_socket import ControlServer
 from penstock.runtime.controller import process as driver_module
 from penstock.runtime.controller.process import Driver, listen_for_workers
-from penstock.runtime.controller.settings import RunSpec, Site, run_folders
+from penstock.runtime.controller.run_spec import RunSpec, Site, run_folders
 from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.handle import LogLine
 from penstock.runtime.layout import Layout

@@ -7,7 +7,7 @@ import pytest
 from penstock.model.errors import InvalidInput, UnknownName
 from penstock.model.telemetry import REQUIRED, RecordKind
 from penstock.runtime.config import Checkpointing, FlowControl, Recovery
-from penstock.runtime.controller.settings import Site, check_placement
+from penstock.runtime.controller.run_spec import Site, check_placement
 from penstock.runtime.protocol import controller_messages, worker_messages
 from tests.runtime.controllers import (
     controller,

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from penstock.model.cluster import Machine
 from penstock.runtime.config import Recovery, RunConfig
 from penstock.runtime.controller.process import Driver, listen_for_workers
-from penstock.runtime.controller.settings import RunSpec, Site
+from penstock.runtime.controller.run_spec import RunSpec, Site
 from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.controller.worker_supervisor import EXECUTORS_S, HEALTHY_S, REGISTER_S, WorkerSupervisor
 from penstock.runtime.protocol import worker_messages

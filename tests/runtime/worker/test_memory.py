@@ -11,7 +11,7 @@ from penstock.api.sources.generated import Generated
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.telemetry import RecordKind
 from penstock.runtime.config import FlowControl, RunConfig, Telemetry
-from penstock.runtime.controller.settings import run_folders
+from penstock.runtime.controller.run_spec import run_folders
 from penstock.runtime.protocol import controller_messages, worker_messages
 from penstock.runtime.worker.memory import host_capacity, resident_mb
 from penstock.runtime.worker.reporting import Process

@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 
-from penstock.runtime.controller.settings import run_folders
+from penstock.runtime.controller.run_spec import run_folders
 from penstock.runtime.protocol import controller_messages
 from penstock.runtime.protocol.transport import Connection, ConnectionLost, PendingConnections, Watch, listen
 from penstock.runtime.worker import peer_connections as module

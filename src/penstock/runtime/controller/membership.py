@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from penstock.runtime.clocks import WorkerClock
-from penstock.runtime.controller.settings import Site
+from penstock.runtime.controller.run_spec import Site
 from penstock.runtime.protocol.controller_messages import Peer
 from penstock.runtime.protocol.worker_messages import Register
 

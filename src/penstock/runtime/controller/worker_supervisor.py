@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from penstock.model.cluster import Machine
 from penstock.runtime.controller.process import Driver
-from penstock.runtime.controller.settings import Site, sites_of
+from penstock.runtime.controller.run_spec import Site, sites_of
 from penstock.runtime.spark.executors import Executor
 from penstock.runtime.spark.jobs import Job
 from penstock.runtime.spark.slot import UNLOADABLE
