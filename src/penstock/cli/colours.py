@@ -1,9 +1,9 @@
 """The colour of every component, the same in all drawings: applications and plans, as SVG and on a terminal.
 
-The colours are Paul Tol's "light" scheme, which people with any kind of colour vision tell apart and which dark text is
-readable on. A colour follows from the name: components are taken in the order of their names, and each gets the colour
-that its name hashes to, or the next one that is free. Neither the order in which an application lists its components
-nor the plan matters.
+The colours are Paul Tol's "light" scheme, which people with any kind of colour vision can distinguish, and on which
+dark text is readable. A colour follows from the name: components are sorted by name, and each gets the colour that its
+name hashes to, or the next free one. Neither the plan nor the order in which an application lists its components
+matters.
 """
 
 from collections.abc import Iterable
@@ -16,13 +16,13 @@ COLOURS = STRONG + PALE
 
 def component_colours(names: Iterable[str]) -> dict[str, str]:
     """Return a colour for every component; no two share one while there are colours left, the strong ones first."""
-    given: dict[str, str] = {}
+    chosen: dict[str, str] = {}
     free: list[str] = []
     for number, name in enumerate(sorted(set(names))):
         if not free:
             free = list(PALE if number == len(STRONG) else STRONG)
         wanted = crc32(name.encode()) % len(STRONG)
         ring = PALE if free[0] in PALE else STRONG
-        given[name] = next(c for c in (*ring[wanted:], *ring[:wanted]) if c in free)
-        free.remove(given[name])
-    return given
+        chosen[name] = next(c for c in (*ring[wanted:], *ring[:wanted]) if c in free)
+        free.remove(chosen[name])
+    return chosen

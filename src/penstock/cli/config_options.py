@@ -24,7 +24,7 @@ OPTIONS = {_name: _each for _each in BY_PATH.values() if (_name := _each.setting
 
 
 def config_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for every setting that has one; it receives those used, as `options`."""
+    """Give a command an option for every setting that has one; it receives the used ones as `options`."""
     own = [each for each in inspect.signature(command).parameters.values() if each.name != "options"]
 
     @functools.wraps(command)
@@ -44,7 +44,7 @@ def config_options(command: Callable[..., None]) -> Callable[..., None]:
 def with_options_of(
     command: Callable[..., None], *omitted: str
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the arguments and options of another, except those that are named."""
+    """Give a command the arguments and options of another, except the omitted ones."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command)
@@ -85,7 +85,7 @@ def naming_options(options: Mapping[str, object]) -> Iterator[None]:
 
 
 def _number(each: Field, value: object) -> object:
-    """Return the number that a text is, for a setting that also takes words; other texts and values as they are."""
+    """Convert a text to a number, for a setting that takes numbers and words; return other values unchanged."""
     if isinstance(value, str) and each.setting.words and value not in each.setting.words:
         with suppress(ValueError):
             return float(value)

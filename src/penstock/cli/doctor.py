@@ -1,4 +1,4 @@
-"""`penstock doctor`: is everything here that Penstock needs?"""
+"""`penstock doctor`: check the requirements of Penstock."""
 
 import os
 import sys
@@ -20,11 +20,11 @@ OLDEST_PYTHON = (3, 11)
 LEAST_MEMORY_GB = 4.0
 COMPILED_FOR = (("word-count", "hetero-small"), ("face-detection", "field-and-cloud"))
 """An application and a cluster per kind of network: a full mesh, and links with routes."""
-WITHOUT_LOOPS = ("optimal",)  # it takes its time and uses what the others compile
+WITHOUT_LOOPS = ("optimal",)  # it is slow, and uses the loops that the others compile
 
 
 class Finding(NamedTuple):
-    """One thing looked at."""
+    """The result of one check."""
 
     what: str
     found: str
@@ -98,7 +98,7 @@ def _memory() -> Finding:
 
 
 def _compiled() -> Finding:
-    """Run a plan per kind of network, each in its own process: what it compiles stays in the cache on disk."""
+    """Run a plan per kind of network, each in its own process; the compiled loops stay in the cache on disk."""
     started = perf_counter()
     policies = [f"--policy={name}" for name in names(PolicyKind.PLACEMENT) if name not in WITHOUT_LOOPS]
     command = [sys.executable, "-c", "from penstock.cli import main; main()", "plan"]

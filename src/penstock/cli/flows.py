@@ -1,4 +1,4 @@
-"""The application that a user names to be run: a built-in one, or an object of the user's own module."""
+"""The application to run: a built-in one, a description, or an object in the user's code."""
 
 import inspect
 import os
@@ -43,22 +43,22 @@ def find_flow(
     seed: int = 0,
     parameters: Mapping[str, Any] | None = None,
 ) -> Dataflow:
-    """Return the dataflow that a text names, its sources set as asked; refuse what it has no setting for.
+    """Return the dataflow that a text names, with the settings of its sources; reject settings that it does not have.
 
     The text is a built-in name, with parameters if any (`word-count:sources=2`), or names code of the user's
     (`names_code`): a dataflow or a function that returns one, `words.py:make:size=3`. The function receives `rate`,
     `arrivals`, `input` and the `parameters`, converted to its annotations. An application that is only described, by
-    name or in a file, runs with operators that pass tuples on as it says.
+    name or in a file, runs with synthetic operators that follow the description.
     """
-    given = {name: v for name, v in zip(SETTINGS, (rate, arrivals, input), strict=True) if v is not None}
+    settings = {name: v for name, v in zip(SETTINGS, (rate, arrivals, input), strict=True) if v is not None}
     name = text.partition(":")[0]
     if name in flow_names(name):
         return dataflow(with_parameters(text, parameters), rate=rate, arrivals=arrivals, input=input, seed=seed)
     if is_described(text):
-        return _described(with_parameters(text, parameters), given)
+        return _described(with_parameters(text, parameters), settings)
     if not names_code(text):
         raise _unknown(name)
-    return _own(text, given, parameters or {})
+    return _load_code(text, settings, parameters or {})
 
 
 def find_application(text: str, parameters: Mapping[str, Any] | None = None) -> Application:
@@ -71,19 +71,19 @@ def find_application(text: str, parameters: Mapping[str, Any] | None = None) -> 
 def both(
     application_text: str, cluster_text: str, parameters: Mapping[str, Any] | None = None
 ) -> tuple[Application, Cluster]:
-    """Return an application and a cluster; refuse tasks pinned to machines that the cluster does not have."""
+    """Return an application and a cluster; reject tasks pinned to machines that the cluster does not have."""
     wanted, machines = find_application(application_text, parameters), find_cluster(cluster_text)
     refuse_pins(application_text, wanted, machines)
     return wanted, machines
 
 
 def is_described(text: str) -> bool:
-    """Whether a text names an application that is described, in a file or by a built-in name, without code."""
+    """Return whether a text names a described application: a file or a built-in name, without code."""
     return text.endswith((".toml", ".json")) or text.partition(":")[0] in APPLICATIONS
 
 
 def names_code(text: str) -> bool:
-    """Whether a text names code of the user's: `module:object`, `file.py:object` or `file.py`, with its path if any."""
+    """Return whether a text names the user's code: `module:object`, `file.py:object` or `file.py`, with any path."""
     if is_described(text) or text.partition(":")[0] in CLUSTERS:
         return False
     place, _, name = _without_parameters(text)[0].rpartition(":")
@@ -91,13 +91,13 @@ def names_code(text: str) -> bool:
 
 
 def _without_parameters(text: str) -> tuple[str, str]:
-    """Split `module:make:size=3,name=x` into what makes the dataflow and its parameters."""
+    """Split `module:make:size=3,name=x` into the function and its parameters."""
     found = re.fullmatch(r"(.+:[^:=]+):([^:=]+=.*)", text)
     return (text, "") if found is None else (found[1], found[2])
 
 
 def code_file(text: str) -> tuple[Path | None, str]:
-    """Return the file that a text names code in, None if it names a module, and the rest: `module:object`."""
+    """Return the file of the code that a text names, None if it names a module, and the rest: `module:object`."""
     text, parameters = _without_parameters(text)
     if parameters:
         file, rest = code_file(text)
@@ -110,7 +110,7 @@ def code_file(text: str) -> tuple[Path | None, str]:
 
 
 def with_parameters(text: str, parameters: Mapping[str, Any] | None) -> str:
-    """Return the text of an application with parameters added to it, as the text itself would name them."""
+    """Return the text of an application with parameters appended in its syntax."""
     if not parameters:
         return text
     for name, value in parameters.items():
@@ -128,17 +128,17 @@ def _written(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _described(text: str, given: Mapping[str, Any]) -> Dataflow:
-    """Return a dataflow that behaves as an application is described to."""
-    for option in given:
+def _described(text: str, settings: Mapping[str, Any]) -> Dataflow:
+    """Return a synthetic dataflow for a described application."""
+    for option in settings:
         if option != "rate":
             problem = f"{text} is only described, its tuples are made up and take no --{option}; leave it out"
             raise InvalidInput(option, problem)
-    return any_dataflow(described(text), given.get("rate"))
+    return any_dataflow(described(text), settings.get("rate"))
 
 
 def arrival_process(spec: str | None, rate: float | None) -> ArrivalProcess | None:
-    """Return the arrival process of a text, its rate given there or apart from it; a recording is looked at."""
+    """Return the arrival process of a text or of a text and a rate; a recording is read to check it."""
     if spec is None:
         return None
     if rate is not None:
@@ -158,8 +158,8 @@ def _unknown(name: str) -> PenstockError:
     return UnknownName("app", f"nothing that can be run is named {name!r}; {nearest(name, flow_names(''))} {own}")
 
 
-def _own(text: str, given: Mapping[str, Any], parameters: Mapping[str, Any]) -> Dataflow:
-    """Return the dataflow that code of the user's holds or makes."""
+def _load_code(text: str, settings: Mapping[str, Any], parameters: Mapping[str, Any]) -> Dataflow:
+    """Return the dataflow of the user's code: an object, or the result of a function."""
     text, more = _without_parameters(text)
     parameters = {**dict(each.partition("=")[::2] for each in filter(None, more.split(","))), **parameters}
     file, named = code_file(text)
@@ -167,22 +167,22 @@ def _own(text: str, given: Mapping[str, Any], parameters: Mapping[str, Any]) -> 
     module = _module(place) if file is None else _file(file)
     found: Any = _named(text, module, name) if name else _only(text, module)
     if isinstance(found, Dataflow):
-        if option := next(iter([*given, *parameters]), None):
-            how = f"--{option}" if option in given else f"parameter {option!r}"
+        if option := next(iter([*settings, *parameters]), None):
+            how = f"--{option}" if option in settings else f"parameter {option!r}"
             problem = f"{text} is a Dataflow and takes no {how}; name a function with a parameter {option!r}"
             raise InvalidInput(option, problem)
         return found
     if callable(found):
-        stated = _stated(text, found, given, parameters)
-        made = found
-        found = _called(text, lambda: made(**stated))
+        arguments = _bind_arguments(text, found, settings, parameters)
+        function = found
+        found = _call(text, lambda: function(**arguments))
     if not isinstance(found, Dataflow):
         raise InvalidInput("app", f"expected {text} to be a Dataflow or a function that returns one, got {found!r:.80}")
     return found
 
 
 def _named(text: str, module: ModuleType, name: str) -> Any:
-    """Return what a module has by a name, which may have dots."""
+    """Return the object of a module with a name, which may contain dots."""
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
@@ -196,7 +196,7 @@ def _named(text: str, module: ModuleType, name: str) -> Any:
 
 
 def _only(text: str, module: ModuleType) -> Any:
-    """Return the one dataflow of a file that is named without it."""
+    """Return the only dataflow of a file that is named without an object."""
     flows = _flows(module)
     if len(flows) == 1:
         return getattr(module, flows[0])
@@ -211,7 +211,7 @@ def _flows(module: Any) -> list[str]:
 
 
 def _file(path: Path) -> ModuleType:
-    """Import a file as the module of its name, which is how workers find it too."""
+    """Import a file as the module of its name, by which workers import it too."""
     if not path.is_file():
         there = [each.name for each in path.parent.glob("*.py")]
         close = nearest(path.name, there) if there else "there is no such file"
@@ -234,33 +234,35 @@ def _module(name: str) -> ModuleType:
         return import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
-            raise InvalidInput("app", f"{name!r} cannot be imported, {_told(error)}; install what it needs") from None
+            raise InvalidInput(
+                "app", f"{name!r} cannot be imported, {_describe_error(error)}; install what it needs"
+            ) from None
         problem = f"no module {name!r} is in {os.getcwd()} or installed"
         raise UnknownName("app", f"{problem}; name its file, or choose one of {', '.join(flow_names(''))}") from None
     except PenstockError:
         raise
     except Exception as error:
-        raise InvalidInput("app", f"{name!r} cannot be imported, {_told(error)}; mend it there") from error
+        raise InvalidInput("app", f"{name!r} cannot be imported, {_describe_error(error)}; mend it there") from error
     except SystemExit:
         raise InvalidInput("app", f"{name!r} exits when it is imported; put that under __main__") from None
 
 
-def _called(text: str, make: Callable[[], Any]) -> Any:
+def _call(text: str, make: Callable[[], Any]) -> Any:
     try:
         return make()
     except PenstockError:
         raise
     except Exception as error:
-        raise InvalidInput("app", f"{text} failed, {_told(error)}; mend it there") from error
+        raise InvalidInput("app", f"{text} failed, {_describe_error(error)}; mend it there") from error
 
 
-def _stated(
-    text: str, make: Callable[..., Any], given: Mapping[str, Any], parameters: Mapping[str, Any]
+def _bind_arguments(
+    text: str, make: Callable[..., Any], settings: Mapping[str, Any], parameters: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what a function is to be called with; refuse what it has no parameter for, and what it lacks."""
+    """Return the arguments of a function; reject unknown ones, and parameters without a value."""
     known = _parameters(make)
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
-    for option in given:
+    for option in settings:
         if option in parameters:
             raise InvalidInput("set", f"expected one {option}, got --{option} and --set {option}=…; leave one out")
         if option not in known and not takes_any:
@@ -269,16 +271,16 @@ def _stated(
         if name not in known and not takes_any:
             there = nearest(name, known) if known else "it has none"
             raise UnknownName("set", f"{text} has no parameter {name!r}; {there}")
-    stated = dict(given)
+    arguments = dict(settings)
     hints = _hints(make)
     for name, value in parameters.items():
-        stated[name] = parameter_value(f"set.{name}", value, hints.get(name, _default_type(known.get(name))))
+        arguments[name] = parameter_value(f"set.{name}", value, hints.get(name, _default_type(known.get(name))))
     for name, parameter in known.items():
         starred = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-        if not starred and parameter.default is parameter.empty and name not in stated:
+        if not starred and parameter.default is parameter.empty and name not in arguments:
             remedy = f"give --{name}" if name in SETTINGS else f"give --set {name}=VALUE"
             raise InvalidInput(name, f"{text} has no default for its parameter {name!r}; {remedy}")
-    return stated
+    return arguments
 
 
 def _default_type(parameter: inspect.Parameter | None) -> Any:
@@ -290,19 +292,19 @@ def _default_type(parameter: inspect.Parameter | None) -> Any:
 def _hints(make: Callable[..., Any]) -> dict[str, Any]:
     try:
         return get_type_hints(make, include_extras=True)
-    except Exception:  # annotations may name what is only imported for type checkers
+    except Exception:  # annotations may name imports for type checkers
         return {}
 
 
 def _parameters(make: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(make).parameters
-    except (TypeError, ValueError):  # one that is not written in Python
+    except (TypeError, ValueError):  # it is not written in Python
         return {}
 
 
-def _told(error: BaseException) -> str:
-    """Say in one line what an error of the user's code was, and where."""
+def _describe_error(error: BaseException) -> str:
+    """Describe an error of the user's code and its line, in one line."""
     frames = traceback.extract_tb(error.__traceback__)
     where = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames if _is_theirs(frame.filename)]
     at = f" ({where[-1]})" if where else ""

@@ -1,7 +1,7 @@
-"""Staying with a run until it ends: what is shown meanwhile, and what Ctrl-C does.
+"""Following a run until it ends: its display, and the handling of Ctrl-C.
 
-Ctrl-C once drains the run, twice stops it at once, three times leaves it to itself. Draining and stopping happen in
-threads of their own, so that the display goes on and the next Ctrl-C is heard. SIGTERM counts as Ctrl-C.
+Ctrl-C once drains the run, twice stops it at once, three times detaches from it. Draining and stopping run in threads
+of their own, so that the display continues and the next Ctrl-C is handled. SIGTERM counts as Ctrl-C.
 """
 
 import re
@@ -24,8 +24,8 @@ from penstock.runtime.handle import Handle, LogLine
 
 T = TypeVar("T")
 
-PACE = 0.1  # s between looks at the run
-TABLE_SECONDS = 0.5  # between two drawings of the table
+PACE = 0.1  # s between polls of the run
+TABLE_SECONDS = 0.5  # between two updates of the table
 LINE_SECONDS = 5.0  # between two plain lines
 MOST_LINES = 20  # of the log at a time; the rest is in run.log
 LEVELS = {"debug": "dim", "warning": "yellow", "error": "red", "critical": "red"}
@@ -35,7 +35,7 @@ STOPPING = "stopping at once"
 
 
 class Display(Protocol):
-    """Shows a run while it goes on."""
+    """Shows a run until it ends."""
 
     seconds: float  # between two statuses
 
@@ -44,11 +44,11 @@ class Display(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def show(self, status: Status, note: str) -> None:
-        """Show how it is going, and a note of ours."""
+        """Show the status and a note."""
         ...
 
-    def say(self, text: Text) -> None:
-        """Show one line of the log, or one of ours."""
+    def print_line(self, text: Text) -> None:
+        """Print a line of the log or a message."""
         ...
 
 
@@ -68,11 +68,11 @@ class TableDisplay:
         self._live.stop()
 
     def show(self, status: Status, note: str) -> None:
-        """Draw the table anew."""
+        """Redraw the table."""
         width, height = self._terminal.size
         self._live.update(view(status, width, height - 1, note), refresh=True)
 
-    def say(self, text: Text) -> None:
+    def print_line(self, text: Text) -> None:
         """Print a line above the table."""
         self._terminal.print(text, soft_wrap=True)
 
@@ -91,33 +91,33 @@ class LineDisplay:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Print the end, of which workers have said their last by now."""
+        """Print the last status, after the last lines of the workers."""
         if self._end is not None:
-            self.say(Text(status_line(self._end)))
+            self.print_line(Text(status_line(self._end)))
 
     def show(self, status: Status, note: str) -> None:
-        """Print a line, but keep that of the end; notes once, and warnings that differ in more than their figures."""
+        """Print a status line, the last one at exit; print notes once, and warnings once unless only figures differ."""
         for warning in status.warnings:
             kind = re.sub(r"[\d.]+ m?s\b| on machine '[^']*'| \(\d+ more.*", "", warning)
             if kind not in self._warned:
                 self._warned.add(kind)
-                self.say(Text(f"warning: {warning}"))
+                self.print_line(Text(f"warning: {warning}"))
         if note and note != self._noted:
-            self.say(Text(note))
+            self.print_line(Text(note))
         self._noted = note
         if ended(status):
             self._end = status
         elif (line := status_line(status)) != self._line:
-            self.say(Text(line))
+            self.print_line(Text(line))
             self._line = line
 
-    def say(self, text: Text) -> None:
+    def print_line(self, text: Text) -> None:
         """Print a line."""
         self._terminal.print(text, soft_wrap=True)
 
 
 class NoDisplay:
-    """Nothing, for programs."""
+    """A display that shows nothing, for programs."""
 
     seconds = TABLE_SECONDS
 
@@ -130,12 +130,12 @@ class NoDisplay:
     def show(self, status: Status, note: str) -> None:
         """Show nothing."""
 
-    def say(self, text: Text) -> None:
-        """Say nothing."""
+    def print_line(self, text: Text) -> None:
+        """Print nothing."""
 
 
 class Interrupts:
-    """Counts Ctrl-C and SIGTERM in place of what they do otherwise; the third Ctrl-C does that again."""
+    """Counts Ctrl-C and SIGTERM instead of their default action; the third raises KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -143,21 +143,21 @@ class Interrupts:
 
     def __enter__(self) -> "Interrupts":
         for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._hear)
+            self._before[number] = signal.signal(number, self._count)
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, before in self._before.items():
             signal.signal(number, before)
 
-    def _hear(self, *_: object) -> None:
+    def _count(self, *_: object) -> None:
         self.count += 1
         if self.count > 2:
             raise KeyboardInterrupt
 
 
 class Follower:
-    """Stays with one run."""
+    """Follows one run until it ends."""
 
     def __init__(
         self,
@@ -173,103 +173,103 @@ class Follower:
         self._until = None if duration is None else monotonic() + duration
         self._lines: SimpleQueue[LogLine] = SimpleQueue()
         self._problems: SimpleQueue[str] = SimpleQueue()
-        self._said: SimpleQueue[str] = SimpleQueue()  # by changes that were made
+        self._messages: SimpleQueue[str] = SimpleQueue()  # of completed changes
         self._draining = False
-        self._patience = 2  # times Ctrl-C before it is stopped at once
+        self._patience = 2  # number of Ctrl-C that stops the run at once
         self._note = ""
-        self._going: Status | None = None  # the last status while it ran
+        self._running: Status | None = None  # the last status of the running application
         handle.on_log(self._lines.put)
 
     def follow(self) -> Status:
-        """Show the run until it ends; return its last status, with the rates and times from before it was ended."""
+        """Show the run until it ends; return its last status, with the last rates and times before the end."""
         with Interrupts() as interrupts, self._display:
             shown = -self._display.seconds
             while not self._handle.wait(PACE):
-                changed = self._heed(interrupts.count)
-                self._say_lines()
+                changed = self._act(interrupts.count)
+                self._print_log()
                 if changed or monotonic() - shown >= self._display.seconds:
                     shown = monotonic()
-                    self._display.show(self._look(), self._note)
-            self._say_lines()
-            status = self._look()
+                    self._display.show(self._status(), self._note)
+            self._print_log()
+            status = self._status()
             self._display.show(status, "")
         return status
 
-    def _look(self) -> Status:
-        """Return how it is going, or, at the end, how it was going as long as it ran: an empty run has no rates."""
+    def _status(self) -> Status:
+        """Return the status; after the end, with the last rates before it, since those of a drained run are 0."""
         status = self._handle.status()
         if status.phase == "running":
-            self._going = status
-        if self._going is None or not self._handle.wait(0):
+            self._running = status
+        if self._running is None or not self._handle.wait(0):
             return status
-        going, latency = self._going, self._going.latency or status.latency  # a short one was seen only at its start
-        parts = {"components": _as_it_ran(going, status), "machines": going.machines, "latency": latency}
+        last, latency = self._running, self._running.latency or status.latency  # a short run has only its first status
+        parts = {"components": _with_running_rates(last, status), "machines": last.machines, "latency": latency}
         return msgspec.structs.replace(status, **parts)
 
-    def _heed(self, interrupts: int) -> bool:
-        """Drain or stop where that is asked for and not under way; return whether it was just begun."""
+    def _act(self, interrupts: int) -> bool:
+        """Start due changes, draining or stopping; return whether draining or stopping has just started."""
         over = self._until is not None and monotonic() >= self._until
         if self._changes and monotonic() >= self._changes[0][0] and not (over or interrupts):
             _, change = self._changes.pop(0)
-            self._begin(lambda: self._said.put(change()))
+            self._run_in_thread(lambda: self._messages.put(change()))
         if interrupts >= self._patience and not self.stopped:
             self.stopped, self._note = True, STOPPING
-            self._begin(self._handle.stop)
+            self._run_in_thread(self._handle.stop)
             return True
         if self._draining or self.stopped or not (over or interrupts):
             return False
         self._draining = True
         self._patience, self._note = (2, DRAINING) if interrupts else (1, TIME_IS_UP)
-        self._begin(self._handle.drain)
+        self._run_in_thread(self._handle.drain)
         return True
 
-    def _begin(self, what: Callable[[], None]) -> None:
+    def _run_in_thread(self, what: Callable[[], None]) -> None:
         def run() -> None:
             try:
                 what()
-            except PenstockError as mistake:
-                self._problems.put(str(mistake))
+            except PenstockError as error:
+                self._problems.put(str(error))
 
         Thread(target=run, name="penstock end", daemon=True).start()
 
-    def _say_lines(self) -> None:
-        lines = _taken(self._lines)
+    def _print_log(self) -> None:
+        lines = _take_all(self._lines)
         for line in lines[:MOST_LINES]:
-            self._display.say(log_text(line))
+            self._display.print_line(log_text(line))
         if len(lines) > MOST_LINES:
             log = self._handle.folder / "run.log"
-            self._display.say(Text(f"… {len(lines) - MOST_LINES:,} more lines in {log}", style="dim"))
-        for text in _taken(self._said):
-            self._display.say(Text(text, style="green"))
-        for problem in _taken(self._problems):
-            self._display.say(Text(f"error: {problem}", style="red"))
+            self._display.print_line(Text(f"… {len(lines) - MOST_LINES:,} more lines in {log}", style="dim"))
+        for text in _take_all(self._messages):
+            self._display.print_line(Text(text, style="green"))
+        for problem in _take_all(self._problems):
+            self._display.print_line(Text(f"error: {problem}", style="red"))
 
 
-def _as_it_ran(going: Status, over: Status) -> list[ComponentStatus]:
-    """Return the components at the end with the rates and times of before it; what is counted goes on until then."""
-    last = {component.name: component for component in over.components}
+def _with_running_rates(running: Status, final: Status) -> list[ComponentStatus]:
+    """Return the final components with the rates and times of the running application; counts are the final ones."""
+    last = {component.name: component for component in final.components}
     counts = ("queue", "waiting_out", "skipped", "retried")
     return [
         msgspec.structs.replace(ran, **{name: getattr(last.get(ran.name, ran), name) for name in counts})
-        for ran in going.components
+        for ran in running.components
     ]
 
 
 def _spread(
     changes: Sequence[Callable[[], str]], duration: float, start: float
 ) -> list[tuple[float, Callable[[], str]]]:
-    """Say when each change is made: the time before, between and after them is equal."""
+    """Return the time of each change: the intervals before, between and after them are equal."""
     part = duration / (len(changes) + 1)
     return [(start + part * number, change) for number, change in enumerate(changes, 1)]
 
 
 def log_text(line: LogLine) -> Text:
-    """Write a line of the log for a terminal: who says it, then what."""
+    """Format a line of the log for a terminal: its source, then its text."""
     return Text.assemble((f"{line.speaker}: ", "bold cyan"), (line.text, LEVELS.get(line.level.lower(), "")))
 
 
-def _taken(queue: SimpleQueue[T]) -> list[T]:
-    """Take what is in a queue."""
+def _take_all(queue: SimpleQueue[T]) -> list[T]:
+    """Return everything in a queue, and empty it."""
     found = []
     while True:
         try:

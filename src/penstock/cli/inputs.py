@@ -33,9 +33,9 @@ RunsOption = Annotated[Path, typer.Option(help="Folder of the run folders.")]
 
 
 def routing_names(incomplete: str) -> list[str]:
-    """Complete the name of a routing policy, behind that of a stream where one is named."""
-    stream, equals, begun = incomplete.rpartition("=")
-    return [f"{stream}{equals}{name}" for name in (*names(PolicyKind.ROUTING), "none") if name.startswith(begun)]
+    """Complete the name of a routing policy, after `STREAM=` if there is one."""
+    stream, equals, prefix = incomplete.rpartition("=")
+    return [f"{stream}{equals}{name}" for name in (*names(PolicyKind.ROUTING), "none") if name.startswith(prefix)]
 
 
 def sending_names(incomplete: str) -> list[str]:
@@ -107,12 +107,12 @@ ClusterArgument = Annotated[
 
 
 def is_file(text: str) -> bool:
-    """Whether a text is meant as a file: there is one, or it has an ending that we read, or a folder in it."""
+    """Return whether a text names a file: it exists, has a supported suffix, or contains a folder."""
     return Path(text).suffix.lower() in (".toml", ".json") or is_network(text) or "/" in text or Path(text).exists()
 
 
 def is_network(text: str) -> bool:
-    """Whether a text is meant as a file in Repetita's format for networks."""
+    """Return whether a text names a file in Repetita's format for networks."""
     return Path(text).suffix.lower() == ".graph"
 
 
@@ -122,7 +122,7 @@ def described(text: str) -> Application:
 
 
 def chosen_parameters(texts: Sequence[str] | None, file: Path | None) -> dict[str, Any]:
-    """Return the parameters of an application that a file and options give; an option replaces what the file has."""
+    """Return the parameters of an application from a file and options; options override the file."""
     found: dict[str, Any] = {} if file is None else load_table(file)
     named: dict[str, Any] = {}
     for text in texts or ():
@@ -136,53 +136,53 @@ def chosen_parameters(texts: Sequence[str] | None, file: Path | None) -> dict[st
 
 
 def refuse_pins(text: str, topology: Topology, machines: Cluster) -> None:
-    """Refuse tasks that are pinned to machines that are not there, naming the application's file where it has one."""
+    """Reject tasks pinned to unknown machines; the error names the application's file, if there is one."""
     with naming(text) if is_file(text) else nullcontext():
         check_pins(topology, machines)
 
 
 def cluster(text: str) -> Cluster:
-    """Return the cluster that a file or a built-in name gives; a `.graph` file is a network in Repetita's format."""
+    """Return the cluster of a file or a built-in name; a `.graph` file is a network in Repetita's format."""
     return find_cluster(text)
 
 
 @contextmanager
 def naming(file: Path | str) -> Iterator[None]:
-    """Begin the text of a mistake in a field with the file that the field is in."""
+    """Prefix errors in fields with the file that contains them."""
     try:
         yield
-    except InvalidInput as mistake:
-        told = str(mistake)
-        raise type(mistake)("", told if str(file) in told else f"{file}: {told}") from None
+    except InvalidInput as error:
+        text = str(error)
+        raise type(error)("", text if str(file) in text else f"{file}: {text}") from None
 
 
 def plan_file(path: Path, topology: Topology | None = None) -> Plan:
-    """Read a plan; refuse tuple policies in it that nobody knows, or that an application cannot have."""
+    """Read a plan; reject unknown tuple policies, and those that an application cannot have."""
     found = load_plan(path)
     check_policies_in(found, path, topology)
     return found
 
 
 def check_policies_in(plan: Plan, path: Path | str, topology: Topology | None = None) -> None:
-    """Refuse tuple policies in a plan's file that nobody knows, or that an application cannot have."""
+    """Reject unknown tuple policies in a plan's file, and those that an application cannot have."""
     parts = {"": TuplePolicies(routing=plan.tuples.routing, sending=plan.tuples.sending)}
     parts |= {f"streams.{label}": TuplePolicies(routing=spec) for label, spec in plan.tuples.streams.items()}
     for part, policies in parts.items():
         try:
             check_names(policies)
-        except InvalidInput as mistake:
-            field = f"tuples.{part or mistake.path}"
-            raise type(mistake)("", f"{path}: {field}: {mistake.problem}") from None
+        except InvalidInput as error:
+            field = f"tuples.{part or error.path}"
+            raise type(error)("", f"{path}: {field}: {error.problem}") from None
     if topology is not None:
         with naming(path):
             check(over(TuplePolicies(), plan.tuples), topology)
 
 
 def chosen_policies(specs: Sequence[str]) -> list[str]:
-    """Return the policies asked for, each once; unknown ones are refused.
+    """Return the requested policies without duplicates; reject unknown ones.
 
-    `all` stands for every placement policy that is not named beside it, so that `all` and `optimal:seconds=2` is all of
-    them with optimal so bounded.
+    `all` adds every placement policy that is not named itself: `all` and `optimal:seconds=2` selects all of them, with
+    that bound on optimal.
     """
     named = list(dict.fromkeys(spec for spec in specs if spec != "all"))
     for spec in named:
@@ -194,7 +194,7 @@ def chosen_policies(specs: Sequence[str]) -> list[str]:
 
 
 def refuse_outputs(save: Path | None, plot: Path | None, *inputs: str) -> None:
-    """Refuse the name of a plan or picture that could not or should not be written, before any work is done for it."""
+    """Reject a plan or picture file that cannot be written, or is an input, before any work is done."""
     if save is not None and save.suffix.lower() not in (".toml", ".json"):
         raise FileProblem(f"{save}: expected a name that ends in .toml or .json; rename it")
     if plot is not None and plot.suffix.lower() not in PICTURES:
@@ -207,13 +207,13 @@ def refuse_outputs(save: Path | None, plot: Path | None, *inputs: str) -> None:
 
 
 def refuse_svg(path: Path | None) -> None:
-    """Refuse the name of a drawing that does not end in .svg."""
+    """Reject the name of a drawing that does not end in .svg."""
     if path is not None and path.suffix.lower() != ".svg":
         raise FileProblem(f"{path}: expected a name that ends in .svg; rename it")
 
 
 def refuse_master(master: str | None) -> None:
-    """Refuse a Spark master that is no URL of one, before Spark is started for nothing."""
+    """Reject an invalid Spark master URL before Spark starts."""
     if master is not None and not re.match(MASTERS, master):
         problem = f"expected local[n], spark://host:port, yarn or k8s://…, got {master!r}"
         raise InvalidInput("master", f"{problem}; choose another --master, or leave it out")

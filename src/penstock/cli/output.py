@@ -1,4 +1,4 @@
-"""What all commands print with: one console, tables that line up, JSON for programs, numbers for people."""
+"""Output of all commands: the console, tables, JSON for programs, formatted numbers."""
 
 import math
 import os
@@ -17,7 +17,7 @@ from rich.table import Table
 from penstock.model.entity import UNSEEN
 
 PAGE = 160  # columns of a drawing that goes to a file
-NARROWEST = 80  # columns that tables are laid out for at least; a narrower terminal wraps their lines
+NARROWEST = 80  # minimum columns of tables; a narrower terminal wraps their lines
 UNBOUNDED = 10_000  # columns, more than any table has
 
 
@@ -27,13 +27,13 @@ _UNSEEN = re.compile(rf"(?![\n\t])[{UNSEEN}]")
 def neutral(text: str) -> str:
     """Return a text without the characters that control a terminal, in JSON's escapes; lines and tabs stay.
 
-    Names, logs and errors come from files and other processes, which may want to look like something else.
+    Names, logs and errors come from files and other processes, which may imitate other output.
     """
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class Terminal(Console):
-    """A console that prints no control characters but its own, and leaves it to the program when nobody reads on."""
+    """A console that prints only its own control characters, and leaves a closed pipe to the program."""
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
         """Return what is written to the terminal."""
@@ -42,17 +42,17 @@ class Terminal(Console):
         )
 
     def on_broken_pipe(self) -> None:
-        """Go on as any other writer would."""
+        """Raise BrokenPipeError, as any other writer does."""
         raise BrokenPipeError
 
 
 def terminal_width() -> int:
-    """Return the columns that a drawing may have; those of a page if the output goes to no terminal."""
+    """Return the width of drawings: that of the terminal, or of a page without one."""
     return max(shutil.get_terminal_size((PAGE, 24)).columns, 20)
 
 
 def _table_width(stream: TextIO) -> int:
-    """Return the columns that tables may have: as many as they need, unless a terminal or COLUMNS has fewer."""
+    """Return the maximum width of tables: that of the terminal or COLUMNS, else unbounded."""
     bounded = stream.isatty() or os.environ.get("COLUMNS", "").isdecimal()
     return max(shutil.get_terminal_size().columns, NARROWEST) if bounded else UNBOUNDED
 
@@ -91,20 +91,20 @@ def table(*columns: str, title: str | None = None, left: tuple[str, ...] = ()) -
 
 
 def fitted(rows: Table) -> Table:
-    """Return a table with less room between its columns where it is too wide, before a name has to be folded."""
+    """Return a table with narrower gaps between columns if it is too wide, before names are folded."""
     if Measurement.get(console, console.options.update(max_width=UNBOUNDED), rows).maximum > console.width:
         rows.padding = (0, 1, 0, 0)
     return rows
 
 
 def policy_cell(spec: str, best: bool) -> str:
-    """Write a policy for the first column: its name, the best marked, its parameters under it."""
+    """Format a policy for the first column: its name, the best marked, its parameters under it."""
     name, _, settings = spec.partition(":")
     return (f"[bold green]{name} ★[/]" if best else name) + (f"\n[dim]  {settings}[/]" if settings else "")
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Write a number for a person: `digits` significant ones, thousands apart."""
+    """Format a number: `digits` significant ones, thousands apart."""
     if not math.isfinite(value):
         return "∞" if value > 0 else "-"
     if value == 0:
@@ -115,14 +115,14 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a time for a person: µs, ms or s."""
+    """Format a time: µs, ms or s."""
     if seconds < 1e-3:
         return f"{seconds * 1e6:.0f} µs"
     return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
 
 def size(amount: float) -> str:
-    """Write an amount of bytes for a person."""
+    """Format an amount of bytes."""
     for unit in ("B", "kB", "MB"):
         if amount < 1000:
             return f"{amount:.3g} {unit}"

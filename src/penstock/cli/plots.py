@@ -20,7 +20,7 @@ BAR, BEST, GREY = "#4878a8", "#d1603d", "#888888"
 
 
 def plot_decisions(planner: Planner, decisions: Sequence[Decision], path: Path) -> None:
-    """Draw what every policy would give, the objective's best marked."""
+    """Draw the predictions of every policy, the best by the objective marked."""
     placed = [decision for decision in decisions if decision.evaluation is not None][::-1]
     best = planner.best(decisions)
     figure, axes = pyplot.subplots(1, 3, figsize=(11, 1.2 + 0.32 * max(len(placed), 3)), sharey=True)
@@ -42,7 +42,7 @@ def plot_decisions(planner: Planner, decisions: Sequence[Decision], path: Path) 
 
 
 def plot_sweep(compared: pd.DataFrame, baseline: str, title: str, path: Path) -> None:
-    """Draw every case's throughput and delay relative to the baseline, a row a policy, with the means."""
+    """Draw every case's throughput and delay relative to the baseline, a row per policy, with the means."""
     placed = compared[compared["placed"]]
     means = placed.groupby("policy")["throughput_tps_ratio"].mean().sort_values()
     policies = list(means.index)
@@ -75,7 +75,7 @@ def _tidy(axis: Axes) -> None:
 
 
 def save_figure(figure: Figure, path: Path, below: float = 0.0) -> None:
-    """Write a figure as its name says, as a whole or not at all; so many inches below the axes stay free."""
+    """Write a figure atomically, in the format of its suffix; leave `below` inches free under the axes."""
     figure.tight_layout(rect=(0.0, below / figure.get_figheight(), 1.0, 1.0))
     drawn = BytesIO()
     figure.savefig(drawn, dpi=140, format=path.suffix.lstrip(".").lower())

@@ -10,7 +10,7 @@ from penstock.cli.output import errors
 
 @contextmanager
 def counting(what: str, total: int, quiet: bool) -> Iterator[Callable[[str, int], None]]:
-    """Show a bar on a terminal; yield what updates it: what is being done, and how many more things are done."""
+    """Show a bar on a terminal; yield a function that sets the current step and adds completed ones."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
@@ -21,15 +21,15 @@ def counting(what: str, total: int, quiet: bool) -> Iterator[Callable[[str, int]
     with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
         bar = progress.add_task(what, total=total)
 
-        def tell(doing: str, done: int = 1) -> None:
+        def advance(doing: str, done: int = 1) -> None:
             progress.update(bar, description=doing, advance=done)
 
-        yield tell
+        yield advance
 
 
 @contextmanager
 def spinning(what: str, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Show a spinner with the time on a terminal; yield what changes its text."""
+    """Show a spinner with the time on a terminal; yield a function that changes its text."""
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
         line = progress.add_task(what, total=None)

@@ -50,7 +50,7 @@ def _name(argument: TyperArgument) -> str:
 
 
 def _record(parameter: TyperArgument | TyperOption, context: Any) -> tuple[str, str]:
-    """Return how a parameter is written, and what its help says, its default included."""
+    """Return the syntax of a parameter, and its help with its default."""
     return parameter.get_help_record(context) or ("", "")
 
 

@@ -1,4 +1,4 @@
-"""`penstock report`: what happened in a run, as its telemetry tells it."""
+"""`penstock report`: an analysis of a run from its telemetry."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -17,9 +17,9 @@ from penstock.pipeline.report_rows import EdgeTimes, Latencies, PhaseResult, Rep
 from penstock.runtime.storage.run_folder import INFO, find, refuse_unwritable
 
 EXAMPLE = "penstock report word-count-20250131-142501 --output report"
-MOST_PHASES = 4  # beside each other in 80 columns: the first and the last ones
+MOST_PHASES = 4  # side by side in 80 columns: the first and the last ones
 MOST_ROWS = 5  # of lists that may be long; all of them are in report.json
-LATE_S = 0.05  # from which a worker's lateness is told
+LATE_S = 0.05  # minimum lag of workers that is reported
 
 R = TypeVar("R")
 
@@ -87,13 +87,13 @@ def show(report: Report) -> None:
 def _found(run: str | None, runs: Path) -> Path:
     if run is None or (runs / run / INFO).is_file():
         return find(run, runs).path
-    return Path(run) if Path(run).is_dir() else find(run, runs).path  # telemetry alone will do
+    return Path(run) if Path(run).is_dir() else find(run, runs).path  # a folder of telemetry alone is enough
 
 
 def _run(folder: Path, target: Path, master: str | None, settle: float, quiet: bool) -> Report:
-    telemetry_folder(folder)  # a mistake in the name is told before Spark starts
-    with on_spark("report", folder, master, quiet) as (spark, tell):
-        return run_report(spark, folder, target, settle, tell)
+    telemetry_folder(folder)  # reject an invalid name before Spark starts
+    with on_spark("report", folder, master, quiet) as (spark, log_step):
+        return run_report(spark, folder, target, settle, log_step)
 
 
 def _header(report: Report) -> list[Any]:
@@ -114,7 +114,7 @@ def _header(report: Report) -> list[Any]:
 
 
 def _phases(report: Report) -> list[Any] | None:
-    """List the phases with their whole names, where the tables below have no room for these."""
+    """List the phases with their full names, if the tables below abbreviate them."""
     if len(report.phases) < 2 or all(len(phase.name) <= LONGEST_NAME for phase in report.phases):
         return None
     spans = [f"{number(phase.start)} to {number(phase.end)} s" for phase in report.phases]
@@ -257,7 +257,7 @@ def _by_phase(report: Report) -> list[tuple[str, Latencies]]:
 
 
 def _grouped(rows: Table, report: Report, found: Iterable[R]) -> Iterable[R]:
-    """Give rows one by one, and head those of each phase with its name where there are several."""
+    """Yield rows; if there are several phases, add a heading before those of each."""
     current: int | None = None
     labels = phase_labels(report.phases)
     for row in found:

@@ -20,10 +20,10 @@ PARTS = {
 }
 COLOURS = ("#c9d6e4", "#8fb0cf", "#e3a587", BAR)
 BAR_WIDTH = 0.8
-CLOSE = 20  # highest to lowest latency up to which there is room for all labels of a logarithmic axis
-LABEL_WIDTH = 0.15  # of the picture, that the name of a phase takes
-RAISED = 1.05  # where the name of a phase goes that would cover the one before
-UPRIGHT = 8  # labels of bars beside each other; more are slanted
+CLOSE = 20  # maximum ratio of latencies with room for all labels of a logarithmic axis
+LABEL_WIDTH = 0.15  # of the picture, for the name of a phase
+RAISED = 1.05  # height of a name that would cover the one before
+UPRIGHT = 8  # labels of bars side by side; more are slanted
 MOST_BARS = 4  # phases in the lower part: the first and the last ones
 
 
@@ -60,7 +60,7 @@ def _draw_timeline(axis: Axes, report: Report) -> None:
 
 
 def _mark(axis: Axes, phase: PhaseResult, name: str, several: bool, height: float) -> None:
-    """Mark where a phase begins, and shade the time that it needed to settle."""
+    """Mark the start of a phase, and shade its settling time."""
     axis.axvspan(phase.start, phase.settled, color=GREY, alpha=0.12, linewidth=0)
     if several:
         axis.axvline(phase.start, color=GREY, linewidth=0.9, linestyle="--")
@@ -103,7 +103,7 @@ def _stack(axis: Axes, places: np.ndarray, rows: Sequence[ComponentTimes | None]
 
 
 def _broken(name: str) -> str:
-    """Break a long name where it is made of two."""
+    """Break a long compound name into two lines."""
     return name.replace("-", "-\n", 1) if len(name) > 12 else name
 
 

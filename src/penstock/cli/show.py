@@ -69,9 +69,9 @@ def show(
     if thing is None:
         _list_built_in(as_json)
         return
-    given = chosen_parameters(parameter, parameters)
-    flow = _own_flow(thing, given)
-    found = _find(with_parameters(thing, given)) if flow is None else flow.application
+    settings = chosen_parameters(parameter, parameters)
+    flow = _user_flow(thing, settings)
+    found = _find(with_parameters(thing, settings)) if flow is None else flow.application
     refuse_svg(svg)
     load = _load(found, application, cluster)
     if svg is not None:
@@ -87,13 +87,13 @@ def show(
             console.print(promise(flow), markup=False, soft_wrap=True)
 
 
-def _own_flow(text: str, parameters: Mapping[str, Any]) -> Dataflow | None:
-    """Return the dataflow of the user's that a text names, `module:object`; None where it names something else."""
+def _user_flow(text: str, parameters: Mapping[str, Any]) -> Dataflow | None:
+    """Return the user's dataflow that a text names, `module:object`; None if it names something else."""
     return find_flow(text, parameters=parameters) if names_code(text) else None
 
 
 def _find(text: str) -> Application | Cluster | Plan:
-    """Return what a file or a built-in name gives."""
+    """Return the application, cluster or plan of a file or a built-in name."""
     name = text.partition(":")[0]
     if name in APPLICATIONS and not is_file(text):
         return application(text)
@@ -108,7 +108,7 @@ def _find(text: str) -> Application | Cluster | Plan:
 
 
 def _checked(file: str) -> Application | Cluster | Plan:
-    """Return what a file holds, refusing a plan with tuple policies that nobody knows."""
+    """Return the content of a file; reject a plan with unknown tuple policies."""
     found = load_any(file)
     if isinstance(found, Plan):
         check_policies_in(found, file)
@@ -116,12 +116,12 @@ def _checked(file: str) -> Application | Cluster | Plan:
 
 
 def _load(thing: Application | Cluster | Plan, application: str | None, cluster: str | None) -> PlannedLoad | None:
-    """Return how busy everything is under a plan, where its application and cluster are known."""
-    given = {"application": application, "cluster": cluster}
-    for name, text in given.items():
+    """Return the load of a plan; None if its application or cluster is unknown."""
+    options = {"application": application, "cluster": cluster}
+    for name, text in options.items():
         if text is not None and not isinstance(thing, Plan):
             raise InvalidInput(name, f"expected none for what is not a plan, got {text!r}; remove --{name}")
-        if text is None and any(given.values()):
+        if text is None and any(options.values()):
             raise InvalidInput(name, f"expected both --application and --cluster, got one; add --{name}")
     if not isinstance(thing, Plan):
         return None

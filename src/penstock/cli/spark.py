@@ -20,16 +20,16 @@ def on_spark(
     settings: Mapping[str, str] | None = None,
     brief: bool = True,
 ) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
-    """Start Spark; yield its session, and what prints each step: to a terminal with the time, else as a line.
+    """Start Spark; yield its session and a function that logs each step: with the time on a terminal, else as a line.
 
-    name: of the session; reads: what is read on it; brief: see `session`.
+    name: of the session; reads: the input; brief: see `session`.
     """
     with spinning("starting Spark", quiet) as show, session(name, master, settings=settings, brief=brief) as spark:
 
-        def tell(doing: str) -> None:
+        def log_step(doing: str) -> None:
             show(doing)
             if not quiet and not errors.is_terminal:
                 errors.print(doing, markup=False, soft_wrap=True)
 
-        tell(f"reading {reads} on {spark.sparkContext.master}")
-        yield spark, tell
+        log_step(f"reading {reads} on {spark.sparkContext.master}")
+        yield spark, log_step

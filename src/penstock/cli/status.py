@@ -67,7 +67,7 @@ def _watch(info: RunInfo, found: Status, as_json: bool) -> None:
                 break
             last_line = log.number
             for line in () if as_json else log.lines:
-                display.say(log_text(line))
+                display.print_line(log_text(line))
     if not as_json:
         console.print(Text(f"run {info.run} has ended"))
 

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.admission.book import Admitted, BookFile, Outdated, Refused, measure_usage
 from penstock.admission.book import admit as let_in
-from penstock.cli.cluster.admit import decided
+from penstock.cli.cluster.admit import decide_and_save
 from penstock.cli.cluster.books import TRIES, change_book
 from penstock.cli.svg.elements import text_width
 from penstock.model.book import CPU, Book, BookedPath
@@ -307,7 +307,7 @@ def test_it_is_decided_anew_on_a_book_that_somebody_else_has_changed_meanwhile(b
             file.save(other.book, 0 if there else None)
         return let_in(found, application())
 
-    before, result = decided(book, str(given), decide, keep=True, begin=True)
+    before, result = decide_and_save(book, str(given), decide, keep=True, create=True)
     assert seen == [0, 1]
     assert before.version == 1
     assert isinstance(result, Admitted)

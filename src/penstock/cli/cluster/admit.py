@@ -1,4 +1,4 @@
-"""`penstock cluster admit`: can this application be let in, on which paths, and at which rate?"""
+"""`penstock cluster admit`: decide whether, on which paths and at which rate an application is admitted."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -129,7 +129,7 @@ def admit(
             by = policy or POLICY
             return let_in(found, wanted, policy=by, paths=paths, seed=seed or 0, given=text, estimate=estimate)
 
-    before, result = decided(book, cluster, decide, keep=not dry_run, begin=not again)
+    before, result = decide_and_save(book, cluster, decide, keep=not dry_run, create=not again)
     if as_json:
         print_json(_as_json(result, dry_run))
     else:
@@ -138,18 +138,18 @@ def admit(
         raise typer.Exit(1)
 
 
-def decided(
-    path: Path, cluster: str | None, decide: Callable[[Book], Admitted | Refused], keep: bool, begin: bool
+def decide_and_save(
+    path: Path, cluster: str | None, decide: Callable[[Book], Admitted | Refused], keep: bool, create: bool
 ) -> tuple[Book, Admitted | Refused]:
-    """Decide on the book as it is, and save what was decided; anew where somebody else has changed it meanwhile.
+    """Decide on the current book and save the decision; decide again if another process has changed the book.
 
-    With `begin` there need not be a book yet. Returns the book before, and what was decided on it.
+    With `create` the book need not exist yet. Return the book before the decision, and the decision.
     """
     file = BookFile(path)
 
     def attempt() -> tuple[Book, Admitted | Refused]:
         there = file.exists()
-        before = _book(file, cluster) if begin else load_book(path)
+        before = _book(file, cluster) if create else load_book(path)
         result = decide(before)
         if keep and isinstance(result, Admitted):
             file.save(result.book, before.version if there else None)
@@ -173,7 +173,7 @@ def _wanted(
     pin: list[str] | None,
     name: str | None,
 ) -> Application:
-    """Return the application with what is asked for it."""
+    """Return the application with the requested guarantees."""
     found = find_application(text)
     if best_effort and rate is not None:
         raise InvalidInput("rate", f"expected a rate or --best-effort, got {rate:g} and both; leave one out")
@@ -207,9 +207,8 @@ def _pinned(application: Application, pins: list[str]) -> tuple[object, ...]:
     return tuple(replace(one, pinned=where.get(one.name, one.pinned)) for one in application.components)
 
 
-def _book(file: object, cluster: str | None) -> Book:
-    """Return the book as it is, or an empty one of a cluster."""
-    assert isinstance(file, BookFile), "it is given one"
+def _book(file: BookFile, cluster: str | None) -> Book:
+    """Return the book, or an empty one for a cluster."""
     if not file.exists():
         if cluster is None:
             raise FileProblem(
@@ -230,7 +229,7 @@ def _book(file: object, cluster: str | None) -> Book:
 
 
 def _differences(one: Cluster, other: Cluster) -> str:
-    """Name a few elements that two descriptions of a cluster do not have alike."""
+    """Name a few elements that differ between two descriptions of a cluster."""
     parts = [
         {**{m.name: m for m in each.machines}, **{k.label: k for k in each.links}, **{s: s for s in each.switches}}
         for each in (one, other)
@@ -242,10 +241,10 @@ def _differences(one: Cluster, other: Cluster) -> str:
     return f"{', '.join(names[:3])}{more} {'differs' if len(names) == 1 else 'differ'}"
 
 
-def _refuse_beside_again(*given: object) -> None:
+def _refuse_beside_again(*options: object) -> None:
     names = ("cluster", "rate", "best_effort", "priority", "availability", "pin", "as", "seed", "set", "parameters")
-    for name, value in zip(names, given, strict=True):
-        if value is not None and value is not False and value != []:  # a seed of 0 is one, too
+    for name, value in zip(names, options, strict=True):
+        if value is not None and value is not False and value != []:  # a seed of 0 counts
             problem = f"expected none with --again, which keeps the earlier request, got {value!r}"
             raise InvalidInput(name, f"{problem}; release the application and admit it again")
 
@@ -253,7 +252,7 @@ def _refuse_beside_again(*given: object) -> None:
 def _print(result: Admitted | Refused, before: Book, file: Path, dry_run: bool) -> None:
     if isinstance(result, Refused):
         console.print(f"[red]refused[/] [bold]{result.application}[/]: {result.reason}", soft_wrap=True)
-        for remedy in result.suggestions[1:]:  # the reason ends with the first
+        for remedy in result.suggestions[1:]:  # the reason includes the first
             console.print(f"  or {remedy.text}", soft_wrap=True)
         console.print(f"[dim]{file} is as it was.[/]" if before.bookings else "[dim]Nothing was reserved.[/]")
         return
@@ -262,12 +261,12 @@ def _print(result: Admitted | Refused, before: Book, file: Path, dry_run: bool) 
     console.print(f"[green]{would}[/] [bold]{booking.name}[/]: {promise(booking)}, paths by {booking.policy}")
     enough = ", all that it offers" if booking.sated else ""
     console.print(f"  rate now {number(booking.rate_tps)}/s over {plural(len(booking.paths), 'path')}{enough}")
-    asked = "" if booking.availability is None else f", requested {share(booking.availability)}"
+    requested = "" if booking.availability is None else f", requested {share(booking.availability)}"
     what = "the rate" if booking.guaranteed else "one of them" if len(booking.paths) > 1 else "it"
     often = share(booking.achieved_availability)
     if result.at_most is not None:
         often = f"at least {often} (estimated, between {often} and {share(result.at_most)}, seed {booking.seed})"
-    console.print(f"  {what} is available {often} of the time{asked}", soft_wrap=True)
+    console.print(f"  {what} is available {often} of the time{requested}", soft_wrap=True)
     for position, path in enumerate(booking.paths):
         _print_path(position, path, booking)
     missed = find_unmet(result.book)
@@ -296,8 +295,8 @@ def _as_json(result: Admitted | Refused, dry_run: bool) -> dict[str, object]:
         suggestions = [
             remedy._asdict() | {"also": [one._asdict() for one in remedy.also]} for remedy in result.suggestions
         ]
-        told = {"admitted": False, "application": result.application, "reason": result.reason}
-        return {**told, "binding": result.binding, "suggestions": suggestions}
+        refusal = {"admitted": False, "application": result.application, "reason": result.reason}
+        return {**refusal, "binding": result.binding, "suggestions": suggestions}
     booking = result.booking
     return {
         "admitted": True,

@@ -1,4 +1,4 @@
-"""`penstock cluster book`: who was let into the cluster, what each gets, and how full everything is."""
+"""`penstock cluster book`: the admitted applications, their rates, and the use of each element."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -47,7 +47,7 @@ def book(
 
 
 def fullness(book: Book, used: tuple[Usage, ...]) -> dict[str, float | None]:
-    """Return for every element the share of its fullest capacity that is in use; None where it cannot be used."""
+    """Return the highest used share of any capacity of each element; None if it cannot be used."""
     most: dict[str, float | None] = {}
     for one in used:
         most[one.element] = max(most.get(one.element) or 0.0, one.utilisation)
@@ -80,12 +80,14 @@ def _applications(book: Book, state: ReconcilerState | None) -> Any:
         often = share(booking.achieved_availability)
         works = sum(book.works(path) for path in booking.paths)
         paths = str(works) if works == len(booking.paths) else f"[yellow]{works} of {len(booking.paths)}[/]"
-        given = [number(sum(path.emitted_tps for path in state.of(booking.name)))] if live and state is not None else []
+        emitted = (
+            [number(sum(path.emitted_tps for path in state.of(booking.name)))] if live and state is not None else []
+        )
         rows.add_row(
             f"[bold]{booking.name}[/]",
             promise(booking),
             rate,
-            *given,
+            *emitted,
             f"[red]{often}[/]" if booking.seldom else often,
             share(booking.availability),
             paths,

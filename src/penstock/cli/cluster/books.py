@@ -1,4 +1,4 @@
-"""What the commands on a cluster's book share: finding it, saving it, printing whose rates changed."""
+"""Shared parts of the commands on a cluster's book: loading, saving, printing changed rates."""
 
 from collections.abc import Callable, Sequence
 from math import floor, log10
@@ -15,7 +15,7 @@ from penstock.model.errors import FileProblem
 T = TypeVar("T")
 
 BOOK = Path("book.json")
-TRIES = 20  # to save a change while others save theirs; of N at once, one succeeds each time
+TRIES = 20  # to save a change; of N concurrent ones, one succeeds each time
 
 BookOption = Annotated[Path, typer.Option("--book", help="The file of the cluster's book.")]
 ElementArgument = Annotated[
@@ -37,7 +37,7 @@ def load_book(path: Path) -> Book:
 
 
 def change_book(path: Path, change: Callable[[Book], Book]) -> tuple[Book, Book]:
-    """Read a book, change it and save it, again if somebody else saved in between; return it before and after."""
+    """Read a book, change it and save it, again after a concurrent change; return it before and after."""
 
     def attempt() -> tuple[Book, Book]:
         before = load_book(path)
@@ -49,7 +49,7 @@ def change_book(path: Path, change: Callable[[Book], Book]) -> tuple[Book, Book]
 
 
 def until_saved(attempt: Callable[[], T]) -> T:
-    """Repeat what reads a book, decides and saves it, until nobody else has saved it in between."""
+    """Repeat reading, deciding and saving until no concurrent change interferes."""
     for _ in range(TRIES - 1):
         try:
             return attempt()
@@ -92,13 +92,13 @@ def element_of(book: Book, text: str) -> str:
 
 
 def needed(book: Book) -> frozenset[str]:
-    """Return all elements that some path needs, used or only passed, and the switches on its route."""
+    """Return all elements that some path uses or passes, and the switches on its route."""
     elements = {name for booking in book.bookings for path in booking.paths for name in path.elements}
     return frozenset(part for name in elements for part in (name, *book.ends.get(name, ())))
 
 
 def print_changes(rates: Sequence[RateChange], missed: Sequence[Unmet] = ()) -> None:
-    """Print whose rates changed, and which guarantees are not met."""
+    """Print the changed rates and the unmet guarantees."""
     for change in rates:
         before, after = number(change.before_tps), number(change.after_tps)
         if before == after:
@@ -118,12 +118,12 @@ def print_changes(rates: Sequence[RateChange], missed: Sequence[Unmet] = ()) -> 
 
 
 def changes_json(rates: Sequence[RateChange], missed: Sequence[Unmet] = ()) -> dict[str, Any]:
-    """Return the same for programs."""
+    """Return changed rates and unmet guarantees for JSON."""
     return {"rates": [change._asdict() for change in rates], "unmet": [one._asdict() for one in missed]}
 
 
 def promise(booking: Booking) -> str:
-    """Return what an application was admitted for, for a table."""
+    """Return the guarantee of an application, for a table."""
     if booking.wanted_tps is None:
         offered = "" if booking.demand_tps is None else f", offers {number(booking.demand_tps)}/s"
         return f"best effort, priority {booking.priority:g}{offered}"
@@ -131,7 +131,7 @@ def promise(booking: Booking) -> str:
 
 
 def share(value: float | None) -> str:
-    """Write a share of the time, with as many nines as it has."""
+    """Format a share of the time, with all its nines."""
     if value is None:
         return "-"
     digits = 0 if value in (0.0, 1.0) else min(max(1, floor(-log10(1 - value)) - 1), 8)

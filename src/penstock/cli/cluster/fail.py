@@ -1,4 +1,4 @@
-"""`penstock cluster fail`: a machine, a switch or a link does not work."""
+"""`penstock cluster fail`: mark a machine, a switch or a link as failed."""
 
 from penstock.admission.book import fail as failed
 from penstock.cli.cluster.books import BOOK, BookOption, ElementArgument, change_element

@@ -1,4 +1,4 @@
-"""`penstock cluster priority`: change an application's weight among those that share what is left."""
+"""`penstock cluster priority`: change the weight of a best-effort application."""
 
 from typing import Annotated
 

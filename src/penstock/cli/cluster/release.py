@@ -1,4 +1,4 @@
-"""`penstock cluster release`: take an application out of the book, so that others may have what it had."""
+"""`penstock cluster release`: remove an application from the book and free its capacity."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`penstock cluster restore`: a machine, a switch or a link works again, or has another capacity."""
+"""`penstock cluster restore`: mark an element as working again, or change its capacity."""
 
 from typing import Annotated
 
@@ -43,7 +43,7 @@ def restore(
 
 
 def _restored(book: Book, element: str, capacity: float | None) -> Book:
-    """Return a book in which an element works, at a multiple of its capacity; None: the one before it failed."""
+    """Return a book in which an element works at a multiple of its capacity; None: the multiple before it failed."""
     if capacity is not None and not 0 < capacity < float("inf"):
         problem = f"expected a number > 0, got {capacity:g}; if it does not work: penstock cluster fail {element}"
         raise InvalidInput("capacity", problem)
@@ -52,7 +52,7 @@ def _restored(book: Book, element: str, capacity: float | None) -> Book:
         raise InvalidInput("element", f"{element!r} has not failed; {lower}, and --capacity 1 resets that")
     after = book
     if element in book.failed or capacity is None:
-        after = restored(book, element).book  # refuses unknown elements, and those that have not failed
+        after = restored(book, element).book  # rejects unknown elements, and those that have not failed
     if capacity is not None:
         after = set_capacity(after, element, capacity).book
     return replace(after, version=book.version + 1)

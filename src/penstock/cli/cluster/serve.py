@@ -1,4 +1,4 @@
-"""`penstock cluster serve`: run what was admitted, as the book says it, until it is told to end."""
+"""`penstock cluster serve`: run the admitted applications at their booked rates until Ctrl-C."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,7 @@ from penstock.model.book import Booking
 from penstock.model.errors import InvalidInput
 
 EXAMPLE = "penstock cluster serve --for 60 --every 10"
-PACE_S = 0.1  # between two looks at what was asked of it
+PACE_S = 0.1  # between polls of signals and time
 DRAINING = "draining all paths; Ctrl-C again stops them at once"
 STOPPING = "stopping at once"
 ALARMING = ("backoff", "stuck", "down", "impossible")
@@ -59,24 +59,24 @@ def serve(
             raise InvalidInput(option, f"expected seconds > 0, got {value:g}; choose another --{option}")
     load_book(book)
 
-    def tell(text: str) -> None:
+    def log(text: str) -> None:
         style = "yellow" if text.startswith("warning: ") else None
         errors.print(text, markup=False, soft_wrap=True, style=style)
 
-    with Interrupts() as interrupts, serve_book(book, _flow, runs=runs, workers=workers, report=tell) as operating:
+    with Interrupts() as interrupts, serve_book(book, _flow, runs=runs, workers=workers, report=log) as operating:
         _follow(operating, interrupts, seconds, every, as_json)
-        tell("draining what runs" if not interrupts.count else DRAINING)
+        log("draining what runs" if not interrupts.count else DRAINING)
         operating.leave()
-        _await_end(operating, interrupts, tell)
-    tell("all paths have ended")
+        _await_end(operating, interrupts, log)
+    log("all paths have ended")
 
 
 def _follow(operating: BookService, interrupts: Interrupts, seconds: float | None, every: float, as_json: bool) -> None:
-    """Show how it goes until the time is over or Ctrl-C comes."""
-    begun = shown = monotonic()
+    """Show the rates until the time is up or Ctrl-C."""
+    started = shown = monotonic()
     while not interrupts.count and not operating.wait(0):
         now = monotonic()
-        if seconds is not None and now - begun >= seconds:
+        if seconds is not None and now - started >= seconds:
             return
         if now - shown >= every:
             shown = now
@@ -87,13 +87,13 @@ def _follow(operating: BookService, interrupts: Interrupts, seconds: float | Non
         sleep(PACE_S)
 
 
-def _await_end(operating: BookService, interrupts: Interrupts, tell: Callable[[str], None]) -> None:
-    """Wait until everything has ended, stopping it at once where Ctrl-C comes again."""
+def _await_end(operating: BookService, interrupts: Interrupts, log: Callable[[str], None]) -> None:
+    """Wait until all paths have ended; Ctrl-C stops them at once."""
     patience = 2
     while not operating.wait(PACE_S):
         if interrupts.count >= patience:
             patience = interrupts.count + 1
-            tell(STOPPING)
+            log(STOPPING)
             operating.leave(now=True)
 
 
@@ -115,7 +115,7 @@ def _line(state: ReconcilerState) -> str:
 
 
 def _table(state: ReconcilerState) -> Table:
-    """Draw the paths: what they are to give, and what they do."""
+    """Return a table of the paths with booked and actual rates."""
     columns = ("application", "path", "phase", "booked\n/s", "given\n/s", "at sinks\n/s", "machines")
     rows = table(*columns, left=("path", "phase", "machines"))
     for path in state.paths:

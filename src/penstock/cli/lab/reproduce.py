@@ -1,4 +1,4 @@
-"""`penstock lab reproduce`: the figures of a paper, run anew, beside what it says of them."""
+"""`penstock lab reproduce`: run the experiments of a paper's figures, and check its claims."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -66,13 +66,13 @@ def reproduce(
     if figure == ["list"]:
         _print_figures(figures, as_json)
         return
-    asked = chosen([one for one in figures if figure or not (quick and one.live)], figure or [])
+    selected = chosen([one for one in figures if figure or not (quick and one.live)], figure or [])
     folder = output or PAPERS / work / "results" / ("quick" if quick else "")
     _refuse_taken(folder)
     found: list[Reproduced] = []
     written: list[Path] = []
-    for live in (False, True):  # what is swept is kept before what takes long begins
-        if part := [one for one in asked if one.live is live]:
+    for live in (False, True):  # the results of sweeps are saved before long live runs start
+        if part := [one for one in selected if one.live is live]:
             run = _run_live if live else _run_swept
             found.append(run(part, quick, master, seed, folder, as_json))
             written = [*written[:-1], *keep(folder, part, found[-1])]
@@ -90,7 +90,7 @@ def reproduce(
 
 
 def _refuse_taken(folder: Path) -> None:
-    """Refuse a folder that cannot be written to, before any work is done."""
+    """Reject a folder that cannot be written to, before any work is done."""
     parent = next(above for above in (folder, *folder.absolute().parents) if above.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise FileProblem(f"{folder}: cannot be made, {parent} is not a folder that may be written; choose --output")
@@ -104,40 +104,40 @@ def _run_swept(
     figures: Sequence[Figure], quick: bool, master: str | None, seed: int, _folder: Path, quiet: bool
 ) -> Reproduced:
     """Run the cases of figures as one Spark job."""
-    with _told(quiet) as told, session("reproduce", master) as spark:
+    with _show_progress(quiet) as show, session("reproduce", master) as spark:
         doing = f"reproducing on {spark.sparkContext.master}"
-        return run_figures(spark, figures, quick, seed, lambda done, total: told(done, total, doing))
+        return run_figures(spark, figures, quick, seed, lambda done, total: show(done, total, doing))
 
 
 def _run_live(
     figures: Sequence[Figure], quick: bool, master: str | None, seed: int, folder: Path, quiet: bool
 ) -> Reproduced:
     """Run the cases of live figures one after another."""
-    with _told(quiet) as told, live_session(master):
-        return reproduce_live(figures, quick, seed, folder, told)
+    with _show_progress(quiet) as show, live_session(master):
+        return reproduce_live(figures, quick, seed, folder, show)
 
 
 @contextmanager
-def _told(quiet: bool) -> Iterator[Callable[[int, int, str], None]]:
-    """Give what shows how many of all cases are done: a bar, or a line whenever something else is being done."""
+def _show_progress(quiet: bool) -> Iterator[Callable[[int, int, str], None]]:
+    """Yield a function that shows the completed cases: a bar on a terminal, else a line per step."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    said = ""
+    step = ""
     with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
         bar = progress.add_task("starting Spark", total=None)
 
-        def told(done: int, total: int, what: str) -> None:
-            nonlocal said
-            progress.update(bar, description=what or said, completed=done, total=total)
-            if what and what != said:
-                said = what
+        def show(done: int, total: int, what: str) -> None:
+            nonlocal step
+            progress.update(bar, description=what or step, completed=done, total=total)
+            if what and what != step:
+                step = what
                 if not quiet and not errors.is_terminal:
                     errors.print(what, soft_wrap=True)
 
-        yield told
+        yield show
 
 
 def _as_json(claim: Claim) -> dict[str, object]:
-    """Return a claim for a program; what an independent check found does not stand for the paper's word."""
+    """Return a claim for JSON; the value of an independent check is not reported as the paper's."""
     checked = {"paper": None, "check": claim.paper} if claim.checked else {"check": None}
     return {**claim._asdict(), **checked}
 
@@ -153,7 +153,7 @@ def _print_figures(figures: Sequence[Figure], as_json: bool) -> None:
 
 
 def _print_claims(claims: Sequence[Claim], title: str) -> None:
-    """Print claims figure by figure: whether each holds, what the paper says, what came out, how it was judged, why."""
+    """Print claims figure by figure: verdict, the paper's value, ours, the tolerance, and why."""
     held = sum(one.holds for one in claims)
     console.print(f"[bold]{escape(title)}; {held} of {len(claims)} claims hold[/]")
     for figure, group in groupby(claims, lambda one: one.figure):
@@ -161,13 +161,13 @@ def _print_claims(claims: Sequence[Claim], title: str) -> None:
         rows = Table.grid("", "", padding=(0, 2, 0, 0))
         for one in group:
             rows.add_row("[green]✓[/]" if one.holds else "[red]✗[/]", f"[bold]{escape(one.claim)}[/]")
-            said = {
+            facts = {
                 "check" if one.checked else "paper": one.paper,
                 "ours": one.ours,
                 "judged by": one.tolerance,
                 "why": one.why,
             }
-            for name, text in said.items():
+            for name, text in facts.items():
                 if text:
                     rows.add_row("", _labelled(name, escape(text)))
         console.print(rows)

@@ -1,4 +1,4 @@
-"""`penstock lab sweep`: every policy on many clusters and seeds, as a Spark job."""
+"""`penstock lab sweep`: compare policies on many clusters and seeds, as a Spark job."""
 
 import os
 from datetime import datetime
@@ -119,7 +119,7 @@ def _instances(application: Application, clusters: list[str], seeds: int) -> Ins
 
 
 def _folder(output: Path | None, name: str) -> Path:
-    """Return where results will go, refusing a place that is taken or not ours before any work is done."""
+    """Return the folder of the results; reject one that is not empty or not writable before any work is done."""
     folder = output or Path("results") / f"sweep-{name}-{datetime.now():%Y%m%d-%H%M%S}"
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileProblem(f"{folder}: is there already and not empty; choose another --output")
@@ -171,7 +171,7 @@ def _print(summed: pd.DataFrame, baseline: str, title: str, objective: str) -> N
 
 
 def _print_notes(compared: pd.DataFrame) -> None:
-    """Repeat what a policy says of its answers, where it says the same of most."""
+    """Print the notes that a policy attaches to most of its placements."""
     for policy, notes in compared[compared["note"].fillna("") != ""].groupby("policy", sort=False)["note"]:
         if (notes == notes.mode().iloc[0]).mean() > 0.5:
             text = f"{policy}, mostly: {notes.mode().iloc[0]}"
@@ -179,7 +179,7 @@ def _print_notes(compared: pd.DataFrame) -> None:
 
 
 def _print_refusals(compared: pd.DataFrame) -> None:
-    """Say which policies left instances unplaced, and what mostly bound them."""
+    """Print the policies that left instances unplaced, and the most frequent constraint."""
     refused = compared[~compared["placed"]]
     total = compared["instance"].nunique()
     for policy, rows in refused.groupby("policy", sort=False):

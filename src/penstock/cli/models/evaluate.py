@@ -1,4 +1,4 @@
-"""`penstock models evaluate`: how well do models predict what was measured?"""
+"""`penstock models evaluate`: compare latency models with measured latencies."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,8 +37,8 @@ def evaluate(
     """
     refuse_outputs(None, plot, str(tables))
     models = load_models(model)
-    with working(tables, master, quiet=as_json) as (spark, tell):
-        compared, known = evaluate_latency(spark, tables, models, in_sample=in_sample, step=tell)
+    with working(tables, master, quiet=as_json) as (spark, log_step):
+        compared, known = evaluate_latency(spark, tables, models, in_sample=in_sample, step=log_step)
         window_s = window_of(tables)
     if plot is not None:
         from penstock.cli.models.evaluate_plots import plot_accuracy  # imports matplotlib
@@ -49,8 +49,8 @@ def evaluate(
         return
     show(compared, models)
     if known:
-        told = f"in-sample: the model was trained on {len(known)} of these runs; it looks better than it is"
-        console.print(f"[bold yellow]{told}[/]", soft_wrap=True)
+        warning = f"in-sample: the model was trained on {len(known)} of these runs; it looks better than it is"
+        console.print(f"[bold yellow]{warning}[/]", soft_wrap=True)
     if window_s != models.window_s:
         console.print(f"[yellow]windows are {window_s:g} s here, {models.window_s:g} s in the training[/]")
     if plot is not None:
@@ -58,18 +58,18 @@ def evaluate(
 
 
 def title(one: Compared) -> str:
-    """Return what a comparison is of, for a person."""
+    """Return the title of a comparison."""
     return NAMES.get(one.name, one.name) if one.of == "overall" else one.name
 
 
 def in_training(one: Compared, models: LatencyModels) -> float | None:
-    """Return the accuracy on what was kept apart in the training; None where it is not known, as of the whole."""
+    """Return the held-out accuracy of the training; None if it is unknown, as for the whole."""
     found: float | None = models.notes.get(f"{one.of} {one.name}", {}).get("accuracy")
     return found
 
 
 def show(compared: Sequence[Compared], models: LatencyModels) -> None:
-    """Print how close models came, beside simpler ones and beside what their training told."""
+    """Print how close models came, beside simpler models and their held-out accuracy in training."""
     sets = list(compared[0].predicted)
     rows = table("", "windows", "measured", "predicted", "accuracy", *sets[1:])
     for one in compared:
@@ -81,7 +81,9 @@ def show(compared: Sequence[Compared], models: LatencyModels) -> None:
     console.print(rows)
     console.print("[dim]accuracy: mean over windows; the columns behind it are simpler models[/]", soft_wrap=True)
     known = [
-        f"{escape(one.name)} {percent(told)}" for one in compared if (told := in_training(one, models)) is not None
+        f"{escape(one.name)} {percent(accuracy)}"
+        for one in compared
+        if (accuracy := in_training(one, models)) is not None
     ]
     if known:
         console.print(f"[dim]in the training, on what was kept apart: {', '.join(known)}[/]", soft_wrap=True)

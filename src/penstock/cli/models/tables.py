@@ -1,4 +1,4 @@
-"""`penstock models tables`: telemetry into tables, as a Spark job."""
+"""`penstock models tables`: turn telemetry into tables, as a Spark job."""
 
 from pathlib import Path
 from typing import Annotated
@@ -61,19 +61,19 @@ def _run(
 ) -> Summary:
     refuse_master(master)
     refuse_unwritable(output, "--output")
-    place, below = check(telemetry, window, lateness, follow)  # refuse bad input before Spark starts
+    place, below = check(telemetry, window, lateness, follow)  # rejects invalid input before Spark starts
     refuse_within(output, telemetry, place)
     if not follow:
-        _tell_unfinished(place)
+        _warn_unfinished(place)
     brief = not follow and is_small(place, below)
-    with on_spark("pipeline", telemetry, master, quiet, SETTINGS, brief) as (spark, tell):
+    with on_spark("pipeline", telemetry, master, quiet, SETTINGS, brief) as (spark, log_step):
         return run_pipeline(
-            spark, telemetry, output, window_s=window, stream=stream, follow=follow, lateness_s=lateness, step=tell
+            spark, telemetry, output, window_s=window, stream=stream, follow=follow, lateness_s=lateness, step=log_step
         )
 
 
-def _tell_unfinished(folder: Path) -> None:
-    """Tell that an exploration has not come to its end: its index is what it writes last."""
+def _warn_unfinished(folder: Path) -> None:
+    """Warn of an exploration that has not ended: it writes its index last."""
     files = sum(1 for _ in folder.glob(f"{RUNS}.parquet"))
     if files and not (folder / INDEX).exists():
         problem = f"{folder}: has no {INDEX}, its exploration is running or was killed"

@@ -1,4 +1,4 @@
-"""`penstock models train`: models from the pipeline's tables."""
+"""`penstock models train`: train latency models on the pipeline's tables."""
 
 import re
 from collections.abc import Callable, Iterator

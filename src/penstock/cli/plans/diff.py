@@ -1,4 +1,4 @@
-"""`penstock plans diff`: which tasks move from one plan to another."""
+"""`penstock plans diff`: compare two plans."""
 
 from pathlib import Path
 from typing import Annotated

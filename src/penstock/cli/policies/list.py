@@ -1,4 +1,4 @@
-"""`penstock policies list`: the policies to choose from."""
+"""`penstock policies list`: list all policies."""
 
 from penstock.cli.inputs import JsonOption
 from penstock.cli.output import console, print_json, table

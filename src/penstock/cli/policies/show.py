@@ -1,4 +1,4 @@
-"""`penstock policies show`: what one policy does, and its parameters."""
+"""`penstock policies show`: the description and parameters of a policy."""
 
 from dataclasses import MISSING, fields
 from inspect import cleandoc
@@ -56,5 +56,5 @@ def _defaults(name: str, kind: PolicyKind) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """Write a value as it is written after a parameter's name."""
+    """Format a value in the syntax of parameters."""
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)

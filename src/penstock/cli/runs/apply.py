@@ -1,4 +1,4 @@
-"""`penstock runs apply`: make a running application follow another plan, or other tuple policies."""
+"""`penstock runs apply`: change a running application to another plan or other tuple policies."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,7 +30,7 @@ from penstock.runtime.handle import Outcome
 from penstock.runtime.storage.run_folder import RunInfo, find_running
 
 EXAMPLE = "penstock runs apply better.toml --dry-run"
-APPLY_SECONDS = 600.0  # that an answer is waited for
+APPLY_SECONDS = 600.0  # to wait for an answer
 
 
 def apply(
@@ -77,7 +77,7 @@ def apply(
 def changed_policies(before: TuplePolicies, after: TuplePolicies) -> dict[str, tuple[str, str]]:
     """Return the tuple policies that differ, by what they are for: the one before and the one after."""
     old, new = before.texts, after.texts
-    if before.slot == after.slot or not after.named:  # with none in force there are no slots
+    if before.slot == after.slot or not after.named:  # without policies there are no slots
         old.pop("slot", None), new.pop("slot", None)
     else:
         old["slot"] = f"{before.slot:g} ms"
@@ -85,21 +85,21 @@ def changed_policies(before: TuplePolicies, after: TuplePolicies) -> dict[str, t
 
 
 def _apply(info: RunInfo, plan: Plan | None, tuples: TuplePolicies | None) -> list[Outcome]:
-    """Have a run switch to tuple policies, and then follow a plan in where tasks are; None: as it is."""
+    """Switch a run to tuple policies, then move its tasks as a plan places them; None: unchanged."""
     if tuples is not None:
         ask(info, SwitchPolicies(tuples), APPLY_SECONDS)
-    silent = TuplePolicies()  # options may have changed what the plan itself says of them
+    silent = TuplePolicies()  # options may override those of the plan
     return [] if plan is None else ask(info, ApplyPlan(replace(plan, tuples=silent)), APPLY_SECONDS)
 
 
 def refuse_other(info: RunInfo, status: Status, plan: Plan, path: Path) -> None:
-    """Refuse a plan for another application or cluster, as far as the run's folder tells, before asking anything."""
+    """Reject a plan for another application or cluster before contacting the run, as far as its folder shows."""
     if plan.application != status.application:
         problem = f"{path} is a plan for {plan.application!r}, {info.run} runs {status.application!r}; plan again"
         raise InvalidInput("application", problem)
     try:
         first = load_plan(info.plan_path)
-    except FileProblem:  # the run itself will tell
+    except FileProblem:  # the run itself checks
         return
     if plan.cluster != first.cluster:
         problem = f"{path} is a plan for {plan.cluster!r}, {info.run} is on {first.cluster!r}; plan again"
@@ -114,7 +114,7 @@ def refuse_other(info: RunInfo, status: Status, plan: Plan, path: Path) -> None:
 
 
 def changed_tasks(status: Status, plan: Plan) -> list[Move]:
-    """List the tasks that a plan puts in other slots than they are in."""
+    """List the tasks whose slot differs in a plan."""
     wanted = {f"{name}[{number}]": slot for name, slots in plan.tasks.items() for number, slot in enumerate(slots)}
     if wanted.keys() != status.placement.keys():
         odd = sorted(wanted.keys() ^ status.placement.keys())[0]

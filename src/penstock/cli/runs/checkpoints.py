@@ -1,4 +1,4 @@
-"""`penstock runs checkpoints`: what has a run kept to go on from, is it whole, and what is in it?"""
+"""`penstock runs checkpoints`: list the checkpoints of a run, or inspect one."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,7 +57,7 @@ class Row(NamedTuple):
     """One checkpoint in the list."""
 
     number: int
-    problem: str  # empty: it is whole
+    problem: str  # empty: it is intact
     manifest: Manifest | None  # None: it cannot be read
     published: bool
 
@@ -87,7 +87,7 @@ def _rows(info: RunInfo) -> list[Row]:
         try:
             manifest = kept.read_manifest(disk, folder, number)
             kept.verify(disk, folder, manifest)
-        except FileNotFoundError:  # retired while we looked
+        except FileNotFoundError:  # deleted in the meantime
             continue
         except (PenstockError, OSError) as error:
             problem = str(error)
@@ -137,7 +137,7 @@ def _table(rows: list[Row]) -> Table:
 
 
 def _read(info: RunInfo, number: int | None) -> Manifest:
-    """Return a checkpoint, the latest where none is named; refuse one that is not there or cannot be read."""
+    """Return a checkpoint, default: the latest; reject a missing or unreadable one."""
     disk, folder = Posix(), str(info.checkpoints_path)
     there = numbers(disk, folder)
     if not there:
@@ -164,27 +164,27 @@ def _show(info: RunInfo, manifest: Manifest, as_json: bool) -> None:
     positions = [(task.task, task.position) for task in manifest.tasks if task.position]
     if positions:
         console.print()
-    for name, position in positions:  # each a line of its own, whole: to be read, and to be copied
+    for name, position in positions:  # one unbroken line each, so that it can be copied
         console.print(f"{name} is at {position}", markup=False, soft_wrap=True)
     if manifest.pending:
         console.print()
     for temporary, final in manifest.pending:
-        told = f"published {final}" if row.published else f"{Path(temporary).name} becomes {final}"
-        console.print(told, markup=False, soft_wrap=True)
+        line = f"published {final}" if row.published else f"{Path(temporary).name} becomes {final}"
+        console.print(line, markup=False, soft_wrap=True)
     if row.problem:
         console.print(f"damaged: {row.problem}", style="red", markup=False, soft_wrap=True)
 
 
 def _headline(info: RunInfo, row: Row, manifest: Manifest) -> str:
     whole = "damaged" if row.problem else "whole"
-    told = f"checkpoint {manifest.number} of {info.run}: {whole}, {'published' if row.published else 'not published'}"
-    told += f", {size(manifest.size)} in {duration(manifest.seconds)}, {age(time() - manifest.at)} ago"
-    told += f", epoch {manifest.epoch}, Penstock {manifest.version}"
-    return told + (", the last one" if manifest.last else "")
+    text = f"checkpoint {manifest.number} of {info.run}: {whole}, {'published' if row.published else 'not published'}"
+    text += f", {size(manifest.size)} in {duration(manifest.seconds)}, {age(time() - manifest.at)} ago"
+    text += f", epoch {manifest.epoch}, Penstock {manifest.version}"
+    return text + (", the last one" if manifest.last else "")
 
 
 def _about(task: Saved, published: bool) -> str:
-    """Say what is special about a task: that a source had ended, what a sink had ready."""
+    """Describe a task: whether its source had ended, the files of its sink."""
     parts = ["at its end"] if task.ended else []
     files = f"{plural(len(task.pending), 'file')} {'published' if published else 'to be published'}"
     parts += [files] if task.pending else []
@@ -198,8 +198,8 @@ def _show_task(info: RunInfo, manifest: Manifest, task: str, most: int, as_json:
     items = sorted(_items(state), key=lambda item: -item[2]) if keyed else list(_items(state))
     if as_json:
         shown = [{"key": key, "value": value, "bytes": amount} for key, value, amount in _plain(items[:most])]
-        told = {"run": info.run, "checkpoint": manifest.number, "task": task, "bytes": saved.size}
-        print_json(told | {"items": len(items), "first": shown})
+        record = {"run": info.run, "checkpoint": manifest.number, "task": task, "bytes": saved.size}
+        print_json(record | {"items": len(items), "first": shown})
         return
     what = plural(len(items), "key" if keyed else "item")
     head = f"{task} in checkpoint {manifest.number}: {size(saved.size)}, {saved.counted:,} tuples"

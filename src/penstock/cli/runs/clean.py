@@ -49,7 +49,7 @@ def clean(
         for info in chosen:
             try:
                 remove(info)
-            except RunInUse:  # somebody resumes it at this moment
+            except RunInUse:  # it is being resumed
                 continue
             removed.append(info.run)
     if as_json:
@@ -68,7 +68,7 @@ def age(text: str) -> timedelta:
 
 
 def _removable(found: Sequence[RunInfo], older: timedelta | None, keep: int) -> Iterator[RunInfo]:
-    """Choose the runs to remove, of those that have ended and nobody will continue."""
+    """Choose the runs to remove, of those that have ended and that no service will continue."""
     now = datetime.now().astimezone()
     for info in found[keep:]:
         recent = older is not None and now - end_of(info) < older
@@ -87,7 +87,7 @@ def _announce(facts: list[dict[str, Any]], runs: Path, dry_run: bool) -> None:
 
 
 def _confirm(count: int) -> bool:
-    """Ask the person at the terminal; refuse if there is none."""
+    """Ask the person at the terminal; reject if there is none."""
     if not sys.stdin.isatty():
         raise InvalidInput("yes", "expected confirmation, but there is no terminal; add --yes or --dry-run")
     return typer.confirm(f"Remove {'this run' if count == 1 else f'these {count} runs'}?", err=True)

@@ -1,4 +1,4 @@
-"""`penstock runs limit`: how many tuples a second the sources of a running application may give."""
+"""`penstock runs limit`: limit the rate of a running application's sources."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -47,27 +47,27 @@ def limit(
         return
     console.print(limits_line(found) or "no source has a limit", markup=False, soft_wrap=True)
     path = path_of(info.path, info.settings.execution.share)
-    if path is not None and path.sources:  # an operator of an earlier version does not say them
+    if path is not None and path.sources:  # an earlier version does not report them
         console.print(operated(path, found), markup=False, soft_wrap=True, style="yellow")
 
 
 def operated(path: PathState, limits: Mapping[str, float]) -> str:
-    """Say what limits are worth on a run whose rate a book says, and an operator sees to: source by source."""
+    """Describe how long limits last on a run whose rates follow a book."""
     lower = {source: rate for source, rate in path.sources.items() if limits.get(source, math.inf) < rate}
     higher = {source: rate for source, rate in path.sources.items() if limits.get(source, math.inf) > rate}
 
-    said = []
+    notes = []
     if lower:
-        said.append(f"a lower limit{_which(lower, path)} is kept until this run ends, even if the booked rate changes")
+        notes.append(f"a lower limit{_which(lower, path)} is kept until this run ends, even if the booked rate changes")
     if higher:
-        said.append(f"a higher limit{_which(higher, path)} is reset within seconds")
-        said.append("change its priority, or admit it again")
+        notes.append(f"a higher limit{_which(higher, path)} is reset within seconds")
+        notes.append("change its priority, or admit it again")
     booked = f"penstock cluster serve runs this for {path.application}, booked {number(path.booked_tps)}/s"
-    return f"{booked}: {'; '.join(said) or 'it follows the book'}"
+    return f"{booked}: {'; '.join(notes) or 'it follows the book'}"
 
 
 def _which(sources: Mapping[str, float], path: PathState) -> str:
-    """Name some of a path's sources with their booked rates, where it has several."""
+    """Name some of a path's sources with their booked rates, if it has several."""
     named = ", ".join(f"{source}, booked {number(rate)}/s" for source, rate in sources.items())
     return f" ({named})" if len(path.sources) > 1 else ""
 
@@ -94,6 +94,6 @@ def _rate(text: str, rate: str) -> float | None:
         value = float(rate)
     except ValueError:
         value = math.nan
-    if not 0.0 <= value < math.inf:  # JSON has no word for the others
+    if not 0.0 <= value < math.inf:  # JSON cannot represent the others
         raise InvalidInput("rate", f"expected tuples per second ≥ 0, or none for no limit, got {text!r}")
     return value

@@ -1,4 +1,4 @@
-"""`penstock runs list`: which runs there are."""
+"""`penstock runs list`: list all runs."""
 
 from datetime import datetime
 from pathlib import Path
@@ -32,7 +32,7 @@ def list_runs(runs: RunsOption = Path("runs"), as_json: JsonOption = False) -> N
 
 
 def run_facts(info: RunInfo) -> dict[str, Any]:
-    """Return what the list shows of a run."""
+    """Return the facts of a run for the list."""
     word, reason = outcome(info)
     state = "ended" if word else "running" if info.socket else "starting"
     until = end_of(info) if word else datetime.now().astimezone()

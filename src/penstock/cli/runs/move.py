@@ -1,4 +1,4 @@
-"""`penstock runs move`: put one task of a running application elsewhere."""
+"""`penstock runs move`: move one task of a running application."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,7 @@ from penstock.runtime.control_socket import GetStatus, MoveTask, ask
 from penstock.runtime.storage.run_folder import find_running
 
 EXAMPLE = "penstock runs move 'split[2]' m3"
-MOVE_SECONDS = 120.0  # that an answer is waited for
+MOVE_SECONDS = 120.0  # to wait for an answer
 
 
 def move(
@@ -70,7 +70,7 @@ def target_slot(status: Status, task: str, where: str) -> str:
 
 
 def slots_by_machine(status: Status) -> dict[str, list[str]]:
-    """Return the slots of each machine: those that it says it has, and those in which tasks are."""
+    """Return the slots of each machine: the slots that it reports, and those with tasks."""
     found: dict[str, dict[str, None]] = {}
     for machine in status.machines:
         for slot in machine.slots or ((machine.name,) if "/" in machine.name else (f"{machine.name}/0",)):

@@ -120,7 +120,7 @@ def _found_run(what: str | None, runs: Path) -> RunInfo | None:
 
 
 def _refuse_beside(meant: object, **options: object) -> None:
-    """Refuse options that have no meaning beside what was named."""
+    """Reject options that have no meaning beside what was named."""
     for name, value in options.items():
         if meant is not None and value is not None:
             kind = "an application" if name == "application" else "a run that is there"

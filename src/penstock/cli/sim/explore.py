@@ -179,7 +179,7 @@ def _seconds(milliseconds: float | None) -> float | None:
 
 
 def _refuse_explored(output: Path) -> None:
-    """Refuse a folder that holds another exploration, whose runs would be learnt from along with the new ones."""
+    """Reject a folder that holds another exploration, whose runs would be learnt from along with the new ones."""
     if (output / INDEX).exists() or any(output.glob(f"{RUNS}.parquet")):
         raise FileProblem(f"{output}: it has the runs of another exploration; choose another --output, or remove it")
 

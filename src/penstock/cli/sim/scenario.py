@@ -60,7 +60,7 @@ def find_arrivals(text: str | None) -> ArrivalProcess | None:
 
 
 def _plan(plan: Path | None, policy: str | None, application: Application) -> Plan | None:
-    """Return the plan to simulate, its tuple policies checked; refuse one together with a policy."""
+    """Return the plan to simulate, its tuple policies checked; reject one together with a policy."""
     if plan is None:
         return None
     if policy is not None:
