@@ -12,7 +12,7 @@ BUG ?=
 SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help run docs test test-fast check simulate-faults soak bench format lock clean setup java
+.PHONY: help run docs test test-fast check simulate-faults soak bench format lock clean clean-kernels setup java
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ lock: $(READY) ## Resolve requirements.lock anew
 	@$(BIN)/python -m pip install -qq uv
 	@$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --no-emit-index-url --quiet \
 		--upgrade --custom-compile-command "make lock" -o requirements.lock
+
+clean-kernels: ## Remove compiled kernels, after editing one that another file calls
+	@find src -name '*.nb[ic]' -delete
 
 clean: ## Remove what the other targets made, results excepted
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist site

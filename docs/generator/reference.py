@@ -206,7 +206,8 @@ def _struct_argument(field: Any, hints: Mapping[str, Any]) -> str:
 def _prose(value: Any) -> str:
     """Return a docstring as Markdown; the lines `name: meaning` that describe parameters become a list."""
     text = inspect.cleandoc(inspect.getdoc(value) or "")
-    return re.sub(r"(?m)^(\w+(?:, \w+)*): (?=\S)", r"- `\1`: ", _separate_lists(text)).replace("<", "&lt;")
+    text = re.sub(r"(?m)^(\w+(?:, \w+)*): (?=\S)", r"- `\1`: ", _separate_lists(text))
+    return re.sub(r"`[^`]*`|<", lambda found: "&lt;" if found[0] == "<" else found[0], text)
 
 
 def _separate_lists(text: str) -> str:

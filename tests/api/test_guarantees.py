@@ -54,7 +54,7 @@ def test_rejects_exactly_once_if_a_sink_cannot_withdraw() -> None:
     with pytest.raises(InvalidInput) as raised:
         require_guarantee(flow, "exactly-once")
     assert raised.value.path == "shop.out1"
-    assert "Console cannot; use JsonLines or Parquet, or request 'any'" in str(raised.value)
+    assert "Console cannot; use a sink that extends PartFiles, such as JsonLines or Parquet, or" in str(raised.value)
     require_guarantee(flow, "any")
 
 

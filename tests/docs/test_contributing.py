@@ -44,7 +44,7 @@ def test_its_own_test_passes(example: dict[str, Any]) -> None:
 def test_it_is_found_by_name_and_its_placements_are_valid(example: dict[str, Any], machines: str) -> None:
     assert "longest-first" in registry.names(registry.PolicyKind.PLACEMENT)
     view = PlacementView(application("throughput-test"), cluster(machines))
-    result = registry.placement_policy("longest-first:headroom=0.1").place(view, np.random.default_rng(0))
+    result = registry.placement_policy("longest-first:usable=0.9").place(view, np.random.default_rng(0))
     assert violations(view, result) == []  # type: ignore[arg-type]
 
 

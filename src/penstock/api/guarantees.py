@@ -49,7 +49,7 @@ def require_guarantee(flow: Dataflow, guarantee: str) -> None:
             remedy = "store its input in files and read them with Lines"
         else:
             problem = f"expected a sink that can withdraw output, for {EXACTLY_ONCE}; {found.made_by} cannot"
-            remedy = "use JsonLines or Parquet"
+            remedy = "use a sink that extends PartFiles, such as JsonLines or Parquet"
         raise InvalidInput(f"{flow.name}.{found.component}", f"{problem}; {remedy}, or request {ANY!r}")
 
 

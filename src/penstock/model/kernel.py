@@ -2,7 +2,8 @@
 
 Kernels take arrays and `NamedTuple`s of arrays, have loops with known bounds, and are cached on disk, so that each is
 compiled once per installation. `interpreted(kernel)` is the same function in plain Python. (The cache checks only the
-kernel's own file: after editing a kernel that kernels in other files call, run `make clean`.)
+kernel's own file: after editing a kernel that kernels in other files call, run
+`make clean-kernels`.)
 """
 
 import logging

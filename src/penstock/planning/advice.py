@@ -103,7 +103,7 @@ def _more_of_it(decision: Decision, limit: Element) -> Relief | None:
         return None
     factor = others[0].rate_tps / limit.rate_tps
     noun = {"slot": "core", "machine": "machine", "link": "link", "network": "network card"}.get(limit.kind, limit.kind)
-    too = f" and at {len(alike) - 1} more that limit as much" if len(alike) > 1 else ""
+    too = f" and {len(alike) - 1} more elements that limit equally" if len(alike) > 1 else ""
     change = f"a {factor:.2f}× larger {noun} at {limit.name}{too} (then {others[0].kind} {others[0].name} limits)"
     return Relief(change, others[0].rate_tps)
 

@@ -118,9 +118,9 @@ class Checkpointing(Section, frozen=True, kw_only=True):
         Literal["any", "exactly-once"],
         Setting("exactly-once refuses an application that cannot keep it.", option="--guarantee"),
     ] = "any"
-    timeout_s: Annotated[
-        Positive, Setting("Time after which a checkpoint that is not complete is aborted.", unit="s")
-    ] = 60.0
+    timeout_s: Annotated[Positive, Setting("Time without progress after which a checkpoint is aborted.", unit="s")] = (
+        60.0
+    )
 
 
 class Recovery(Section, frozen=True, kw_only=True):

@@ -137,7 +137,7 @@ class PartFiles(Sink[Any]):
         raise NotImplementedError
 
     def add(self, values: Sequence[Any]) -> None:
-        """Write tuples to the part, or raise `InvalidInput` and write none of them."""
+        """Write tuples to the part, or raise `PenstockError` and write none of them."""
         raise NotImplementedError
 
     def finish(self) -> None:

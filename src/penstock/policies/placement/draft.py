@@ -15,7 +15,8 @@ class Draft:
     """The tasks placed so far.
 
     `slot` [T] is -1 for tasks not placed; `slot_load` [S] and `machine_load` [M] are core-seconds per source tuple;
-    `slot_free_mb` [S] and `machine_free_mb` [M] are free memory.
+    `slot_free_mb` [S] is what slots have left of their own limits, infinite without one; `machine_free_mb` [M] is the
+    free memory of machines, whatever limits their slots have. `machines_with_room` respects both.
     """
 
     def __init__(self, view: PlacementView) -> None:
