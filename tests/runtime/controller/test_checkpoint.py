@@ -6,7 +6,7 @@ from penstock.runtime.config import Checkpointing
 from penstock.runtime.controller.checkpoint import RETRY_S
 from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.protocol import controller_messages, worker_messages
-from tests.runtime.controllers import moving, of_kind, register, running
+from tests.runtime.controllers import moving, of_kind, register, running, saved
 
 
 def begun(one: Controller) -> list[int]:
@@ -52,6 +52,14 @@ def test_takes_a_checkpoint_one_interval_after_an_aborted_one() -> None:
     assert one.wakeup() <= 9.1
     one.tick(9.1)
     assert begun(one) == [1, 2]
+
+
+def test_an_aborted_checkpoint_names_the_slots_whose_tasks_are_not_saved() -> None:
+    one = running(checkpointing=Checkpointing(interval_s=1.0, timeout_s=5.0))
+    one.tick(3.0)
+    saved(one, 0, 1, False)
+    one.tick(9.1)
+    assert one.checkpointing.problem == "no progress for 5 s; tasks that are not saved are on w1/0"
 
 
 def test_progress_of_alignment_extends_the_timeout() -> None:

@@ -19,6 +19,18 @@ def test_takes_a_checkpoint_once_that_is_due_twice_during_a_move() -> None:
     assert len(of_kind(one, controller_messages.BeginCheckpoint)) == 2
 
 
+def test_warns_of_a_checkpoint_that_waits_for_a_move() -> None:
+    one = running()
+    moving(one, (1, "w1/0"))
+    one.receive(0, worker_messages.MovePrepared(1, 1, ""), 2.0)
+    one.operations.request_checkpoint(2.0)
+    waiting = "a checkpoint has waited for more than 60 s: "
+    assert not [text for text in one.status(61.0).warnings if waiting in text]
+    assert [text for text in one.status(63.0).warnings if waiting in text]
+    one.receive(1, worker_messages.Moved(1, 1, 2.0, 70.0), 70.0)
+    assert not [text for text in one.status(71.0).warnings if waiting in text]
+
+
 def test_moves_a_task_once_its_worker_has_prepared_it() -> None:
     one = running()
     ended = moving(one, (1, "w1/0"))

@@ -191,6 +191,13 @@ class CheckpointCoordinator:
         self._outbox.broadcast(controller_messages.AbortCheckpoint(self._state.epoch, self.number))
         self._end(completed=False, now=now)
 
+    def abort_overdue(self, now: float) -> None:
+        """Abort a checkpoint that makes no progress, and name the slots whose tasks are not saved."""
+        saved = {entry.task for message in self._saved.values() for entry in message.entries}
+        slots = sorted({slot for task, slot in enumerate(self._state.placement) if task not in saved})
+        timeout = self._spec.config.checkpointing.timeout_s
+        self.abort(f"no progress for {timeout:g} s; tasks that are not saved are on {', '.join(slots)}", now)
+
     def interrupt(self) -> None:
         """Discard the checkpoint in progress: a new epoch starts."""
         self._active = False

@@ -67,8 +67,8 @@ class Changes(Protocol):
         """Begin a checkpoint."""
         ...
 
-    def abort_checkpoint(self, problem: str, now: float) -> None:
-        """Abort the checkpoint in progress."""
+    def abort_overdue_checkpoint(self, now: float) -> None:
+        """Abort the checkpoint in progress, which makes no progress."""
         ...
 
 
@@ -116,6 +116,7 @@ class Operations:
         if any(operation.saves and not operation.step for operation in self._waiting):
             return
         operation = Operation(deque(), lambda _: None, "checkpoint", saves=True)
+        operation.deadline = now + self._checkpoint_within_s  # for it to begin, before users are warned
         self._waiting.insert(1 if self._waiting and self._waiting[0].step else 0, operation)
         self.proceed(now)
 
@@ -129,6 +130,14 @@ class Operations:
         if self._waiting and self._waiting[0].step == "saving":
             self._waiting.popleft()
         self.proceed(now)
+
+    def warnings(self, now: float) -> list[str]:
+        """Return what a checkpoint has been waiting for, if it has waited for long."""
+        waiting = [operation for operation in self._waiting if operation.saves and not operation.step]
+        if not any(now > operation.deadline for operation in waiting):
+            return []
+        cause = f"{self.current!r} is in progress" if self._state.flowing else f"the run is {self._state.phase}"
+        return [f"a checkpoint has waited for more than {self._checkpoint_within_s:g} s: {cause}"]
 
     # Moves
 
@@ -240,7 +249,7 @@ class Operations:
     def _give_up_overdue(self, operation: Operation, now: float) -> None:
         """Give up a step; a move that all workers know of continues, but callers no longer wait for it."""
         if operation.step == "saving":
-            self._changes.abort_checkpoint(f"not all tasks were saved in {self._checkpoint_within_s:g} s", now)
+            self._changes.abort_overdue_checkpoint(now)
             operation.deadline = math.inf  # if it was not aborted, its manifest is being written
             return
         name = self._state.names[operation.moves[0][0]]

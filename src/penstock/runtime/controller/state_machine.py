@@ -314,7 +314,8 @@ class Controller:
 
     def _warnings(self, now: float) -> list[str]:
         if not self.ended:
-            return [*self.metrics.warnings(), *self.members.warnings(now), *self.checkpointing.warnings()]
+            late = [*self.checkpointing.warnings(), *self.operations.warnings(now)]
+            return [*self.metrics.warnings(), *self.members.warnings(now), *late]
         silent = self.phase == "stopped" and not self.metrics.emitted
         return [*self.metrics.warnings(), *(["no source emitted a tuple"] if silent else [])]
 
@@ -347,9 +348,9 @@ class Controller:
         """Begin a checkpoint."""
         self.checkpointing.begin(now)
 
-    def abort_checkpoint(self, problem: str, now: float) -> None:
-        """Abort the checkpoint in progress."""
-        self.checkpointing.abort(problem, now)
+    def abort_overdue_checkpoint(self, now: float) -> None:
+        """Abort the checkpoint in progress, which makes no progress."""
+        self.checkpointing.abort_overdue(now)
 
     # What checkpoints need
 
