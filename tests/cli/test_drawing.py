@@ -182,7 +182,7 @@ def test_forks_end_above_and_below_their_source() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", [*APPLICATIONS, *CLUSTERS])
-def test_no_line_is_wider_than_asked(name: str, width: int) -> None:
+def test_no_line_exceeds_the_requested_width(name: str, width: int) -> None:
     thing = application(name) if name in APPLICATIONS else cluster(name)
     assert max(line.cell_len for line in draw(thing, width)) <= width
 
@@ -278,7 +278,7 @@ def test_finds_the_three_tiers_of_a_fat_tree() -> None:
     assert "24 switches" in text
 
 
-def test_facts_count_hops_between_machines_and_pairs_without_a_way() -> None:
+def test_facts_count_hops_between_machines_and_unconnected_pairs() -> None:
     machines = tuple(Machine(name=name) for name in "abcd")
     links = tuple(Link(source=s, target=t, bandwidth_mbps=1) for s, t in ("ab", "bc"))
     found = facts(Cluster(name="line", machines=machines, links=links))

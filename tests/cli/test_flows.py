@@ -70,7 +70,7 @@ def test_a_module_of_the_current_folder_gives_a_dataflow_or_makes_one(module: Pa
 
 
 @pytest.mark.parametrize("find", [lambda text: find_flow(text).application, find_application])
-def test_a_file_is_named_in_every_usual_way(
+def test_accepts_all_forms_of_a_file_name(
     module: Path, monkeypatch: pytest.MonkeyPatch, find: Callable[[str], Application]
 ) -> None:
     for text in ("my_flows.py:whole", "./my_flows:whole", "./my_flows.py", "my_flows.py", str(module / "my_flows.py")):
@@ -80,7 +80,7 @@ def test_a_file_is_named_in_every_usual_way(
     assert find("../my_flows:Box.flow").name == "mine-2"
 
 
-def test_a_file_with_several_dataflows_or_none_is_asked_for_the_name(module: Path) -> None:
+def test_a_file_with_several_dataflows_or_none_requires_the_name(module: Path) -> None:
     (module / "my_two.py").write_text(MODULE.replace("number = 3", "other = make(3.0)"))
     with pytest.raises(InvalidInput, match=r"it has the dataflows other, whole; name one of them, my_two.py:whole"):
         find_flow("my_two.py")
@@ -89,7 +89,7 @@ def test_a_file_with_several_dataflows_or_none_is_asked_for_the_name(module: Pat
         find_flow("my_none.py")
 
 
-def test_what_is_only_described_runs_as_it_says() -> None:
+def test_a_described_application_runs_as_described() -> None:
     flow = find_flow("face-detection", rate=2.0)
     assert flow.application.offered_tps == pytest.approx(2)
     assert set(flow.parts) == set(find_application("face-detection").index)
@@ -124,7 +124,7 @@ def test_a_dataflow_of_ones_own_can_be_planned(module: Path) -> None:
         ("word-count:sauces=2", "no parameter is named 'sauces'"),
     ],
 )
-def test_what_cannot_be_run_is_said_in_one_line(module: Path, text: str, problem: str) -> None:
+def test_reports_an_invalid_application_in_one_line(module: Path, text: str, problem: str) -> None:
     (module / "tests.py").write_text("")
     with pytest.raises(PenstockError, match=problem) as raised:
         find_flow(text)
@@ -140,7 +140,7 @@ def test_what_cannot_be_run_is_said_in_one_line(module: Path, text: str, problem
         ("exit()", "'my_broken' exits when it is imported; put that under __main__"),
     ],
 )
-def test_a_module_that_cannot_be_imported_is_told_with_its_line(module: Path, code: str, problem: str) -> None:
+def test_reports_a_failed_import_with_its_line(module: Path, code: str, problem: str) -> None:
     (module / "my_broken.py").write_text(code)
     with pytest.raises(InvalidInput, match=problem):
         find_flow("my_broken:flow")
@@ -198,7 +198,7 @@ def test_a_rate_is_given_once(module: Path) -> None:
         find_flow("my_flows:make", rate=1.0, parameters={"rate": "2"})
 
 
-def test_options_replace_what_a_file_of_parameters_says(tmp_path: Path) -> None:
+def test_options_override_a_file_of_parameters(tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text('size = 3\nlabel = "a"\n')
     assert chosen_parameters(["label=b=c"], tmp_path / "p.toml") == {"size": 3, "label": "b=c"}
     for wrong, problem in ((["size"], "expected KEY=VALUE, got 'size'"), (["a=1", "a=2"], "'a' is given twice")):

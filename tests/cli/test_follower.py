@@ -37,7 +37,7 @@ def test_a_terminal_gets_the_table_and_log_lines_above_it(tmp_path: Path) -> Non
     assert not follower.stopped
 
 
-def test_a_flood_of_lines_is_cut_and_said_to_be_in_the_log(tmp_path: Path) -> None:
+def test_a_flood_of_lines_is_truncated_with_a_reference_to_the_log(tmp_path: Path) -> None:
     handle, console = FakeHandle(create("fake", tmp_path)), terminal(real=False)
     follower = Follower(handle, LineDisplay(console))
     for number in range(1000):
@@ -49,7 +49,7 @@ def test_a_flood_of_lines_is_cut_and_said_to_be_in_the_log(tmp_path: Path) -> No
     assert lines[20] == f"… 980 more lines in {handle.folder / 'run.log'}"
 
 
-def test_what_goes_wrong_while_draining_is_said_and_the_run_goes_on(tmp_path: Path) -> None:
+def test_an_error_while_draining_is_reported_and_the_run_continues(tmp_path: Path) -> None:
     class Stuck(FakeHandle):
         def drain(self, timeout: float | None = None) -> None:
             Timer(0.3, self.stop).start()

@@ -10,13 +10,13 @@ def phase(number: int, name: str) -> PhaseResult:
     )  # fmt: skip
 
 
-def test_phases_are_told_apart_whatever_their_names() -> None:
+def test_labels_of_phases_are_unique() -> None:
     names = ("heft", "routing potus, sending random", "routing potus, sending fifo", "heft", "r-storm")
     labels = phase_labels([phase(number, name) for number, name in enumerate(names)])
     assert list(labels.values()) == ["heft (1)", "phase 2", "phase 3", "heft (4)", "r-storm"]
 
 
-def test_a_plan_that_names_no_slot_says_none() -> None:
+def test_omits_the_slot_of_a_plan_without_one() -> None:
     assert policies_in_words(TuplePolicies(routing="potus")) == ["routing potus"]
     assert policies_in_words(TuplePolicies(routing="potus", slot_ms=1.0)) == ["routing potus", "slot 1 ms"]
     assert policies_in_words(TuplePolicies()) == []
@@ -30,6 +30,6 @@ def test_only_what_differs_is_a_change() -> None:
     }
 
 
-def test_a_card_is_told_each_way_where_the_two_differ() -> None:
+def test_shows_both_directions_of_a_card_if_they_differ() -> None:
     assert card(100.0, 100.0) == "100 Mbit/s"
     assert card(1000.0, 50.0) == "1 Gbit/s out, 50 Mbit/s in"

@@ -43,7 +43,7 @@ def test_json_stays_what_it_means() -> None:
     print_json({"name": "a\x9b"})
 
 
-def test_what_a_runs_folder_says_does_not_reach_the_terminal_as_it_is(penstock: Penstock, tmp_path: Path) -> None:
+def test_escapes_control_characters_from_a_runs_folder(penstock: Penstock, tmp_path: Path) -> None:
     info = create("a", tmp_path)
     write_info(msgspec.structs.replace(info, run="x\x1b[2Jy", pid=2**31 - 1, socket="/nowhere"))
     ran = penstock("status", "--runs", tmp_path)

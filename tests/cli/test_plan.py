@@ -46,7 +46,7 @@ def test_all_stands_for_every_policy_that_is_not_named_beside_it(penstock: Penst
     assert answer["best"] in policies
 
 
-def test_one_policy_may_be_asked_with_several_parameters(penstock: Penstock) -> None:
+def test_compares_one_policy_with_several_parameters(penstock: Penstock) -> None:
     specs = ["heft", "heft:batch=2", "heft:batch=6"]
     ran = penstock(
         "plan", "throughput-test", "tata-3", "--json", *(part for spec in specs for part in ("--policy", spec))
@@ -106,7 +106,7 @@ def test_refuses_to_write_over_what_it_plans_for(penstock: Penstock, tmp_path: P
     assert "machines" in cluster.read_text()
 
 
-def test_files_given_the_wrong_way_round_are_told_apart(penstock: Penstock, tmp_path: Path) -> None:
+def test_reports_swapped_files(penstock: Penstock, tmp_path: Path) -> None:
     cluster = tmp_path / "cluster.toml"
     cluster.write_text('name = "one"\nmachines = [{ name = "a" }]\n')
     ran = penstock("plan", cluster, "li-10")
@@ -118,7 +118,7 @@ def test_files_given_the_wrong_way_round_are_told_apart(penstock: Penstock, tmp_
     "arguments",
     [("pln",), ("plan", "word-count"), ("plan", "a", "b", "--polcy", "x"), ("plan", "a", "b", "--seed", "x")],
 )
-def test_a_mistake_in_the_options_is_told_in_one_line_too(penstock: Penstock, arguments: tuple[str, ...]) -> None:
+def test_reports_an_invalid_option_in_one_line(penstock: Penstock, arguments: tuple[str, ...]) -> None:
     ran = penstock(*arguments)
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert "--help" in ran.err
@@ -178,14 +178,14 @@ def test_says_how_far_the_refined_placement_may_be_from_the_best_and_how_to_look
     ran = penstock(*asked)
     assert f"{refined}: rate at most " in ran.out
     assert "bound=true may show that it is less, in up to 30 s" in ran.out
-    told = {one["policy"]: one for one in json.loads(penstock(*asked, "--json").out)["decisions"]}
-    assert told["sparcle"]["gap"] is None
-    assert 0 < told[refined]["gap"] < 0.5
+    answer = {one["policy"]: one for one in json.loads(penstock(*asked, "--json").out)["decisions"]}
+    assert answer["sparcle"]["gap"] is None
+    assert 0 < answer[refined]["gap"] < 0.5
     proven = penstock("plan", "face-detection", "field-and-cloud", "--policy", "sparcle-refined").out
     assert "sparcle-refined: rate at most 0.00% from the best\n" in proven
 
 
-def test_shows_the_energy_of_a_tuple_where_it_is_told_what_machines_draw(penstock: Penstock) -> None:
+def test_shows_the_energy_of_a_tuple_with_an_assumed_power(penstock: Penstock) -> None:
     asked = ("plan", "face-detection", "field-and-cloud", "--policy", "sparcle", "--explain")
     assert "energy" not in penstock(*asked).out
     ran = penstock(*asked, "--energy", "lte:cpu_watts=5")
@@ -215,7 +215,7 @@ def test_saves_the_best_plan_and_draws_the_comparison(penstock: Penstock, tmp_pa
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_saved_plan_has_the_tuple_policies_that_are_asked_for(penstock: Penstock, tmp_path: Path) -> None:
+def test_a_saved_plan_has_the_requested_tuple_policies(penstock: Penstock, tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
     wanted = ("--routing", "potus", "--routing", "source->split=least-loaded", "--sending", "random", "--slot-ms", 2)
     ran = penstock("plan", "word-count", "li-10", "--policy", "r-storm", "--save", plan, *wanted)
@@ -230,7 +230,7 @@ def test_a_saved_plan_has_the_tuple_policies_that_are_asked_for(penstock: Pensto
     assert load_plan(plan).tuples == TuplePolicies(sending="none")  # which takes one away where the plan is applied
 
 
-def test_diff_says_which_tuple_policies_change(penstock: Penstock, tmp_path: Path) -> None:
+def test_diff_lists_changed_tuple_policies(penstock: Penstock, tmp_path: Path) -> None:
     before, after = tmp_path / "before.toml", tmp_path / "after.toml"
     made = ("plan", "word-count", "li-10", "--policy", "r-storm", "--save")
     penstock(*made, before, "--routing", "potus")
@@ -243,7 +243,7 @@ def test_diff_says_which_tuple_policies_change(penstock: Penstock, tmp_path: Pat
     assert "tuple policies" not in penstock("plans", "diff", before, before).out
 
 
-def test_a_mistake_that_only_shows_beside_the_cluster_names_the_file(penstock: Penstock, tmp_path: Path) -> None:
+def test_an_error_found_with_the_cluster_names_the_file(penstock: Penstock, tmp_path: Path) -> None:
     app = tmp_path / "app.toml"
     parts = (
         '[[components]]\nname = "in"\nkind = "source"\npinned = "m77"\n[[components]]\nname = "out"\nkind = "sink"\n'
@@ -283,7 +283,7 @@ def test_tuple_policies_that_cannot_be_are_refused_before_anything_is_planned(
     assert ran.err.startswith(f"error: {problem}")
 
 
-def test_diff_says_which_tasks_move(penstock: Penstock, tmp_path: Path) -> None:
+def test_diff_lists_moved_tasks(penstock: Penstock, tmp_path: Path) -> None:
     before, after = tmp_path / "before.toml", tmp_path / "after.json"
     penstock("plan", "word-count", "li-10", "--policy", "round-robin", "--save", before)
     penstock("plan", "word-count", "li-10", "--policy", "t-storm", "--save", after)
@@ -332,7 +332,7 @@ def test_no_placement_ends_with_code_one_and_the_reason(penstock: Penstock, tmp_
         (("policies", "show", "magic"), "no policy is named 'magic'"),
     ],
 )
-def test_a_mistake_ends_in_one_line_and_code_two(
+def test_invalid_input_ends_in_one_line_and_code_two(
     penstock: Penstock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -367,7 +367,9 @@ def test_doctor_compiles_by_planning(
     assert fine or found["remedy"] == "run penstock plan word-count nowhere to see why"
 
 
-def test_doctor_says_what_is_there_and_what_is_missing(penstock: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_what_is_installed_and_what_is_missing(
+    penstock: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert penstock("doctor").code == 0
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     ran = penstock("doctor", "--json")

@@ -65,9 +65,7 @@ def test_json_is_all_that_is_printed(penstock: Penstock, started: list[fake_run.
     assert answer["stopped_at_once"] is False
 
 
-def test_what_was_asked_reaches_the_run(
-    penstock: Penstock, started: list[fake_run.Served], tmp_path: Path, trio: Path
-) -> None:
+def test_options_reach_the_run(penstock: Penstock, started: list[fake_run.Served], tmp_path: Path, trio: Path) -> None:
     ran = penstock(
         "run", FLOW, "--runs", tmp_path, "--emulate", trio, "--policy", "r-storm", "--telemetry", tmp_path / "t",
         "--sample", 50, "--in-flight", 100, "--seed", 7, "--master", "local[3]", "--rate", 4,
@@ -139,7 +137,7 @@ def test_a_plan_takes_the_place_of_a_policy(
         (["--checkpoint-every", "often"], "--checkpoint-every: expected a number or none, got 'often'; default: 5 s"),
     ],
 )
-def test_a_mistake_is_one_line_and_starts_nothing(
+def test_invalid_input_is_one_line_and_starts_nothing(
     penstock: Penstock, started: list[fake_run.Served], tmp_path: Path, options: list[str], problem: str
 ) -> None:
     file = tmp_path / "file"
@@ -170,20 +168,20 @@ def unsure() -> ps.Dataflow:
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("2.5", 2.5), ("none", 0.0), ("0", 0.0)])
-def test_checkpoints_are_as_often_as_asked(
+def test_sets_the_interval_of_checkpoints(
     penstock: Penstock, started: list[fake_run.Served], tmp_path: Path, text: str, seconds: float
 ) -> None:
     assert penstock("run", FLOW, "--runs", tmp_path, "--checkpoint-every", text).code == 0
     assert RunConfig().changed(fake_run.SETTINGS[0]["config"]).checkpointing.interval_s == seconds
 
 
-def test_the_guarantee_is_told_at_the_start(penstock: Penstock, started: list[fake_run.Served], tmp_path: Path) -> None:
-    told = penstock("run", FLOW, "--runs", tmp_path).err
-    assert "guarantee: exactly once, but for source 'in' (FakeSource): at most once after a failure" in told
-    assert "sink 'out' (FakeSink): at least once after a failure" in told
+def test_prints_the_guarantee_at_the_start(penstock: Penstock, started: list[fake_run.Served], tmp_path: Path) -> None:
+    printed = penstock("run", FLOW, "--runs", tmp_path).err
+    assert "guarantee: exactly once, but for source 'in' (FakeSource): at most once after a failure" in printed
+    assert "sink 'out' (FakeSink): at least once after a failure" in printed
     assert "guarantee: exactly once\n" in penstock("run", "tests.cli.test_run:safe", "--runs", tmp_path).err
-    told = penstock("run", "tests.cli.test_run:unsure", "--runs", tmp_path).err
-    assert "guarantee: exactly once; if operators without a snapshot have no state: 'tag' (Tag)\n" in told
+    printed = penstock("run", "tests.cli.test_run:unsure", "--runs", tmp_path).err
+    assert "guarantee: exactly once; if operators without a snapshot have no state: 'tag' (Tag)\n" in printed
 
 
 def test_neither_an_application_nor_a_run_to_resume_is_one_line(
@@ -293,7 +291,7 @@ def started_by_a_program(runs: Path) -> Path:
     return create("fake", runs, config=config(seed=7)).path
 
 
-def test_a_resumed_run_is_what_it_was_but_for_what_is_said(
+def test_a_resumed_run_keeps_settings_that_are_not_named(
     penstock: Penstock, started: list[fake_run.Served], tmp_path: Path
 ) -> None:
     folder = stopped(tmp_path / "runs")
@@ -377,7 +375,7 @@ def test_finishing_what_only_had_to_be_published_ends_well(penstock: Penstock, t
     assert (info.output_path / "part.jsonl").read_text() == "all\n"
 
 
-def test_one_that_stopped_before_its_end_says_how_to_go_on(
+def test_a_run_that_was_stopped_shows_where_it_resumes(
     penstock: Penstock, started: list[fake_run.Served], tmp_path: Path
 ) -> None:
     ran = penstock("run", FLOW, "--runs", tmp_path)

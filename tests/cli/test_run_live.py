@@ -51,7 +51,7 @@ def spark(tmp_path: Path) -> Iterator[SparkSession]:
         yield made
 
 
-def test_it_runs_moves_ends_and_fails_as_it_says(penstock: Penstock, spark: SparkSession, tmp_path: Path) -> None:
+def test_runs_moves_ends_and_fails_as_documented(penstock: Penstock, spark: SparkSession, tmp_path: Path) -> None:
     runs = ("--runs", tmp_path / "runs")
     ran = penstock("run", FLOW, "--rate", 200, "--duration", 3, *runs, "--sample", 50, "--in-flight", 100)
     assert ran.code == 0, ran.err
@@ -63,9 +63,9 @@ def test_it_runs_moves_ends_and_fails_as_it_says(penstock: Penstock, spark: Spar
     assert last_counts(info.path) == truth(emitted)
     assert "penstock report" in ran.out
     assert (info.outcome, info.reason) == ("completed", "it was drained")
-    told = json.loads(penstock("status", "latest", *runs, "--json").out)
-    assert (told["outcome"], told["emitted"], told["checkpoint"]["number"]) == (
-        "completed", emitted, told["last_checkpoint"]["number"],
+    answer = json.loads(penstock("status", "latest", *runs, "--json").out)
+    assert (answer["outcome"], answer["emitted"], answer["checkpoint"]["number"]) == (
+        "completed", emitted, answer["last_checkpoint"]["number"],
     )  # fmt: skip
 
     ran = penstock("run", "tests.cli.test_run_live:fussy", *runs)
@@ -157,7 +157,7 @@ class Terminal:
             self.said += line
 
     def interrupt(self) -> None:
-        """Do what Ctrl-C does: every process of the group is told."""
+        """Do what Ctrl-C does: every process of the group gets the signal."""
         os.killpg(self.process.pid, signal.SIGINT)
 
     def end(self) -> Ran:

@@ -48,7 +48,7 @@ def test_a_wide_terminal_shows_more_and_a_narrow_one_fits(status: Status) -> Non
     assert len(wide) < len(narrow)
 
 
-def test_it_says_what_runs_where_and_that_it_is_emulated(status: Status) -> None:
+def test_shows_the_application_the_place_and_that_it_is_emulated(status: Status) -> None:
     lines = drawn(status)
     assert lines[0] == "fake running 1:05 min under round-robin"
     assert lines[1] == "emulated on trio (3 machines), Spark on local[4]"
@@ -104,7 +104,7 @@ def test_tasks_are_shortened_only_where_a_terminal_is_too_low_for_all(status: St
     assert drawn(many_tasks, height=60) == drawn(many_tasks)
 
 
-def test_a_long_name_of_a_machine_and_what_is_said_of_it_are_folded(status: Status) -> None:
+def test_folds_long_names_and_notes_of_machines(status: Status) -> None:
     name, why = "a-machine-with-a-name-of-34-letters", "in quarantine until 14:25:01, lost 3 times in 60 s"
     odd = MachineStatus(name=name, host="h", tasks=0, cpu=0.5, alive=False, note=why)
     lines = drawn(msgspec.structs.replace(status, machines=[odd]), width=80)
@@ -122,7 +122,7 @@ def test_what_there_is_to_say_is_below(status: Status) -> None:
     ]
 
 
-def test_a_machine_that_does_not_answer_says_so_though_it_is_idle(status: Status) -> None:
+def test_shows_an_idle_machine_that_does_not_answer(status: Status) -> None:
     crowd = many(status, 40)
     crowd.machines[0] = msgspec.structs.replace(crowd.machines[0], alive=False)
     lines = drawn(crowd, height=30)
@@ -167,7 +167,7 @@ def test_the_summary_gives_means_over_the_run_and_the_next_command(status: Statu
     assert dict(summary(status, info))["output"] == f"{info.output_path}, 1 file published"
 
 
-def test_the_summary_says_how_to_go_on_and_what_was_recovered_from(status: Status, tmp_path: Path) -> None:
+def test_the_summary_shows_the_next_commands_and_the_recoveries(status: Status, tmp_path: Path) -> None:
     info = kept_run(tmp_path)
     keep_checkpoint(info, 12)
     hurt = msgspec.structs.replace(status, recoveries=2, last_recovery="worker m1 was lost; 1.2 s")
@@ -244,11 +244,11 @@ def test_counts_say_what_they_are_of_after_a_recovery_or_a_resume(status: Status
     assert "            counted since checkpoint 12, from which it was resumed" in drawn(resumed)
 
 
-def test_one_that_recovers_says_so(status: Status) -> None:
+def test_shows_a_recovery(status: Status) -> None:
     assert drawn(msgspec.structs.replace(status, phase="recovering"))[0].startswith("fake recovering 1:05 min")
 
 
-def test_a_machine_in_quarantine_says_why(status: Status) -> None:
+def test_shows_why_a_machine_is_in_quarantine(status: Status) -> None:
     crowd = many(status, 40)
     why = "in quarantine until 14:25:01, lost 3 times in 60 s"
     crowd.machines[0] = msgspec.structs.replace(crowd.machines[0], alive=False, note=why)

@@ -76,7 +76,7 @@ def iter_until(stream: Iterator[str], text: str) -> Iterator[str]:
             return
 
 
-def test_stopping_drains_and_says_what_to_type_next(penstock: Penstock, run: Served) -> None:
+def test_stopping_drains_and_prints_the_next_command(penstock: Penstock, run: Served) -> None:
     ran = penstock("stop", run.info.path)
     assert ran.code == 0
     assert run.handle.phase == "stopped"
@@ -106,7 +106,7 @@ def test_no_run_is_one_line(penstock: Penstock, tmp_path: Path, command: list[st
     assert ran.err.count("\n") == 1
 
 
-def test_one_that_has_ended_says_how_and_why_with_its_totals(penstock: Penstock, run: Served) -> None:
+def test_shows_the_outcome_reason_and_totals_of_a_run_that_has_ended(penstock: Penstock, run: Served) -> None:
     run.handle.fail("split[2]: ValueError: no number")
     write_outcome(run.info, "failed", "split[2]: ValueError: no number", run.handle.status())
     run.server.close()
@@ -117,12 +117,12 @@ def test_one_that_has_ended_says_how_and_why_with_its_totals(penstock: Penstock,
         assert re.search(r"^outcome +failed: split\[2\]: ValueError: no number$", ran.out, re.MULTILINE)
         assert "80,210 in" in ran.out
         assert f"penstock report {run.info.path}" in ran.out
-    told = json.loads(penstock("status", run.info.path, "--json").out)
-    assert (told["outcome"], told["phase"], told["emitted"]) == ("failed", "failed", 80_210)
-    assert told["reason"] == "split[2]: ValueError: no number"
+    answer = json.loads(penstock("status", run.info.path, "--json").out)
+    assert (answer["outcome"], answer["phase"], answer["emitted"]) == ("failed", "failed", 80_210)
+    assert answer["reason"] == "split[2]: ValueError: no number"
 
 
-def test_one_whose_driver_has_died_says_so_and_from_where_it_goes_on(penstock: Penstock, tmp_path: Path) -> None:
+def test_reports_a_dead_driver_and_the_checkpoint_to_resume_from(penstock: Penstock, tmp_path: Path) -> None:
     info = dead(kept_run(tmp_path / "runs"))
     keep_checkpoint(info, 7)
     ran = penstock("status", info.path)
@@ -130,9 +130,9 @@ def test_one_whose_driver_has_died_says_so_and_from_where_it_goes_on(penstock: P
     assert re.search(r"^outcome +died: its driver \(pid \d+\) died or was killed$", ran.out, re.MULTILINE)
     assert re.search(r"^checkpoint +7, the last, after 40 source tuples$", ran.out, re.MULTILINE)
     assert f"penstock runs resume {info.path} resumes from checkpoint 7" in ran.out
-    told = json.loads(penstock("status", info.path, "--json").out)
-    assert (told["outcome"], told["ended"]) == ("died", None)
-    assert told["last_checkpoint"] == {"number": 7, "source_tuples": 40, "last": False}
+    answer = json.loads(penstock("status", info.path, "--json").out)
+    assert (answer["outcome"], answer["ended"]) == ("died", None)
+    assert answer["last_checkpoint"] == {"number": 7, "source_tuples": 40, "last": False}
 
 
 def dead(info: RunInfo) -> RunInfo:
@@ -143,7 +143,7 @@ def dead(info: RunInfo) -> RunInfo:
     return info
 
 
-def test_stopping_one_whose_driver_has_died_says_only_that(penstock: Penstock, tmp_path: Path) -> None:
+def test_stopping_a_run_with_a_dead_driver_reports_only_that(penstock: Penstock, tmp_path: Path) -> None:
     gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
     info = create("a", tmp_path, config=RunConfig())
     write_info(msgspec.structs.replace(info, pid=int(gone.stdout), socket=str(tmp_path / "none")))

@@ -53,7 +53,7 @@ def test_history_draws_latency_over_time(penstock: Penstock, folder: Path, tmp_p
     assert penstock("autopilot", "history", folder, "--plot", tmp_path / "h.doc").code == 2
 
 
-def test_the_picture_says_what_its_lines_and_marks_are(penstock: Penstock, folder: Path, tmp_path: Path) -> None:
+def test_the_picture_has_a_legend(penstock: Penstock, folder: Path, tmp_path: Path) -> None:
     import matplotlib
 
     with matplotlib.rc_context({"svg.fonttype": "none"}):
@@ -87,14 +87,14 @@ def test_a_bound_is_drawn_from_when_its_change_was_in_force_and_not_while_it_was
     assert in_force(held) is None
 
 
-def test_history_of_a_run_without_an_autopilot_says_so(penstock: Penstock, tmp_path: Path) -> None:
+def test_reports_a_run_without_decisions(penstock: Penstock, tmp_path: Path) -> None:
     info = create("chain", tmp_path / "runs")
     ran = penstock("autopilot", "history", info.path)
     assert ran.code == 2
     assert "penstock run --autopilot writes them" in ran.err
 
 
-def test_history_tells_of_a_torn_line_and_shows_the_rest(penstock: Penstock, folder: Path) -> None:
+def test_history_warns_of_a_torn_line_and_shows_the_rest(penstock: Penstock, folder: Path) -> None:
     with (folder / LEDGER).open("a") as file:
         file.write('{"record": "outc')
     ran = penstock("autopilot", "history", folder)
@@ -114,7 +114,7 @@ def test_explain_shows_inputs_alternatives_and_why(penstock: Penstock, folder: P
     assert "recomputed, it differs" not in ran.out
 
 
-def test_explain_says_what_another_policy_would_have_decided(penstock: Penstock, folder: Path) -> None:
+def test_explain_shows_the_decision_of_another_policy(penstock: Penstock, folder: Path) -> None:
     ran = penstock("autopilot", "explain", "last", "--run", folder, "--policy", "round-robin", "--policy", "r-storm")
     assert ran.code == 0, ran.err
     rows = {line.split()[0]: line.split() for line in ran.out.splitlines() if line.strip()}
@@ -132,7 +132,7 @@ def test_explain_refuses_what_is_not_there(penstock: Penstock, folder: Path) -> 
     assert "no policy is named 'x'" in penstock("autopilot", "explain", 1, "--run", folder, "--policy", "x").err
 
 
-def test_a_decision_whose_driver_has_ended_is_not_under_way(penstock: Penstock, folder: Path) -> None:
+def test_a_decision_whose_driver_has_ended_is_not_in_progress(penstock: Penstock, folder: Path) -> None:
     lines = (folder / LEDGER).read_text().splitlines(keepends=True)
     decisions = [number for number, line in enumerate(lines) if '"record":"decision"' in line]
     (folder / LEDGER).write_text("".join(lines[: decisions[0] + 1]))
@@ -143,7 +143,7 @@ def test_a_decision_whose_driver_has_ended_is_not_under_way(penstock: Penstock, 
     assert verdict == "unfinished"
 
 
-def test_explain_says_why_a_decision_may_be_another_when_it_is_made_again(penstock: Penstock, folder: Path) -> None:
+def test_explain_shows_the_likely_cause_of_a_different_recomputed_decision(penstock: Penstock, folder: Path) -> None:
     text = (folder / LEDGER).read_text().replace(SEARCH, "local-search")
     (folder / LEDGER).write_text(text.replace('"gain":', '"gain":1e-3,"was":', 1).replace('"cost_s":', '"cost_s":9', 1))
     ran = penstock("autopilot", "explain", 1, "--run", folder)

@@ -68,10 +68,10 @@ def test_a_refusal_names_the_binding_element_and_a_change_that_would_admit_it_an
     assert ran.code == 1
     assert "refused more" in ran.out
     assert "is achievable" in ran.out
-    told = json.loads(penstock(*asked, "--json").out)
-    assert told["admitted"] is False
-    assert told["binding"]
-    best = next(remedy for remedy in told["suggestions"] if remedy["kind"] == "rate")
+    answer = json.loads(penstock(*asked, "--json").out)
+    assert answer["admitted"] is False
+    assert answer["binding"]
+    best = next(remedy for remedy in answer["suggestions"] if remedy["kind"] == "rate")
     assert admitted.read_bytes() == before
     assert penstock("cluster", "admit", *FACES, "--as", "more", "--rate", best["after"], "--book", admitted).code == 0
 
@@ -95,7 +95,7 @@ def test_a_dry_run_changes_nothing(penstock: Penstock, book: Path) -> None:
     assert not book.exists()
 
 
-def test_a_failure_is_told_with_the_guarantees_that_it_breaks_and_restored(penstock: Penstock, admitted: Path) -> None:
+def test_reports_the_guarantees_that_a_failure_breaks_until_it_is_restored(penstock: Penstock, admitted: Path) -> None:
     before = rates(penstock, admitted)
     ran = penstock("cluster", "fail", "field1", "--book", admitted)
     assert "face-detection is guaranteed 0.100/s and gets 0/s" in ran.out
@@ -110,8 +110,8 @@ def test_a_failure_is_told_with_the_guarantees_that_it_breaks_and_restored(penst
 
 def test_half_a_machine_halves_what_it_limits(penstock: Penstock, admitted: Path) -> None:
     before = rates(penstock, admitted)
-    told = json.loads(penstock("cluster", "restore", "field1", "--capacity", 0.5, "--book", admitted, "--json").out)
-    assert told["rates"]
+    answer = json.loads(penstock("cluster", "restore", "field1", "--capacity", 0.5, "--book", admitted, "--json").out)
+    assert answer["rates"]
     assert rates(penstock, admitted)["two"] < before["two"]
     penstock("cluster", "restore", "field1", "--capacity", 1, "--book", admitted)
     assert rates(penstock, admitted) == pytest.approx(before)
@@ -145,9 +145,9 @@ def test_what_had_less_capacity_when_it_failed_has_as_much_when_it_works_again(
     assert "'field1' has not failed; it is at 0.5 of its described capacity, and --capacity 1 resets that" in again.err
     assert rates(penstock, admitted) == pytest.approx(lower)
     penstock("cluster", "fail", "field1", "--book", admitted)
-    told = json.loads(penstock("cluster", "restore", "field1", "--capacity", 1, "--book", admitted, "--json").out)
-    assert told["capacities"] == {}
-    assert told["failed"] == []
+    answer = json.loads(penstock("cluster", "restore", "field1", "--capacity", 1, "--book", admitted, "--json").out)
+    assert answer["capacities"] == {}
+    assert answer["failed"] == []
     assert rates(penstock, admitted) == pytest.approx(described)
 
 
@@ -196,7 +196,9 @@ def test_the_drawing_shows_every_element_with_how_full_it_is(
 
 
 @pytest.mark.slow
-def test_mistakes_are_told_in_a_line_and_leave_the_book(penstock: Penstock, admitted: Path, tmp_path: Path) -> None:
+def test_reports_invalid_input_in_one_line_and_keeps_the_book(
+    penstock: Penstock, admitted: Path, tmp_path: Path
+) -> None:
     before = admitted.read_bytes()
     torn = tmp_path / "torn.json"
     torn.write_bytes(before[: len(before) // 2])
@@ -291,7 +293,7 @@ def test_a_change_made_by_somebody_else_in_between_is_not_lost(
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_it_is_decided_anew_on_a_book_that_somebody_else_has_changed_meanwhile(book: Path, there: bool) -> None:
+def test_decides_again_after_a_concurrent_change_of_the_book(book: Path, there: bool) -> None:
     file, empty = BookFile(book), Book(cluster=fan(2, 0.1).cluster)
     if there:
         file.save(empty, None)
@@ -350,7 +352,7 @@ def test_the_cluster_may_be_an_option_but_not_twice(penstock: Penstock, book: Pa
     assert "cluster: expected it once, got 'field-and-cloud' and --cluster 'field-and-cloud'" in twice.err
 
 
-def test_an_estimated_availability_is_said_to_be_one_with_its_bounds(penstock: Penstock, tmp_path: Path) -> None:
+def test_marks_an_estimated_availability_and_shows_its_bounds(penstock: Penstock, tmp_path: Path) -> None:
     cluster, asked = tmp_path / "fan.json", tmp_path / "flow.json"
     cluster.write_bytes(msgspec.json.encode(fan(24, 0.7).cluster))
     asked.write_bytes(msgspec.json.encode(application(availability=0.998)))
@@ -358,9 +360,9 @@ def test_an_estimated_availability_is_said_to_be_one_with_its_bounds(penstock: P
     refused = penstock(*common)
     assert refused.code == 2
     assert "estimate it (--estimate)" in refused.err
-    told = json.loads(penstock(*common, "--estimate", "--dry-run", "--json").out)
-    assert told["estimated"] is True
-    assert 0.998 <= told["availability"] < told["availability_at_most"] <= 1
+    answer = json.loads(penstock(*common, "--estimate", "--dry-run", "--json").out)
+    assert answer["estimated"] is True
+    assert 0.998 <= answer["availability"] < answer["availability_at_most"] <= 1
     assert "(estimated, between 99.8" in penstock(*common, "--estimate").out
 
 
@@ -450,9 +452,7 @@ def test_a_drawing_of_a_large_network_names_idle_machines_that_a_path_needs(pens
     assert written & set(names) == needed
 
 
-def test_a_description_that_changed_under_the_book_is_told_with_what_differs(
-    penstock: Penstock, tmp_path: Path
-) -> None:
+def test_reports_the_differences_of_a_changed_cluster_description(penstock: Penstock, tmp_path: Path) -> None:
     cluster, book = tmp_path / "cell.toml", tmp_path / "book.json"
     text = "name='cell'\n" + "".join(f"[[machines]]\nname='{name}'\nspeed=4\n" for name in ("a", "b"))
     cluster.write_text(text)

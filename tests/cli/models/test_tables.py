@@ -30,8 +30,8 @@ def test_the_tables_of_runs_below_a_folder_are_made(
     for name in ("007", "8 of 9"):
         truth.records = [record | {"run": name} for record in truth.records]
         truth.write(tmp_path / "runs" / name)
-    told = ("models", "tables", "--input", tmp_path / "runs", "--output", tmp_path / "tables", "--window", 4)
-    ran = penstock(*told, "--json")
+    command = ("models", "tables", "--input", tmp_path / "runs", "--output", tmp_path / "tables", "--window", 4)
+    ran = penstock(*command, "--json")
     assert ran.code == 0, ran.err
     found = json.loads(ran.out)
     assert found["runs"] == 2
@@ -41,41 +41,43 @@ def test_the_tables_of_runs_below_a_folder_are_made(
     assert {row["run"]: row["count"] for row in counts} == dict.fromkeys(("007", "8 of 9"), found["task_windows"] / 2)
 
 
-def test_a_stream_says_what_it_made_and_is_not_mixed_with_another(
+def test_a_stream_reports_its_tables_and_is_not_mixed_with_another(
     spark: SparkSession, penstock: Callable[..., Ran], tmp_path: Path
 ) -> None:
     truth = Synthetic()
     truth.records[0] = truth.records[0] | {"due": None}
     run = truth.write(tmp_path / "run")
-    told = ("models", "tables", "--input", run, "--output", tmp_path / "tables", "--stream")
-    ran = penstock(*told)
+    command = ("models", "tables", "--input", run, "--output", tmp_path / "tables", "--stream")
+    ran = penstock(*command)
     assert ran.code == 0, ran.err
     lines = {line.rsplit(maxsplit=1)[0].strip(): line.rsplit(maxsplit=1)[-1] for line in ran.out.splitlines() if line}
     assert (lines["hops"], lines["quarantine"], lines["root without due"]) == (f"{len(truth.hops):,}", "1", "1")
     assert "seconds" in lines
-    mixed = penstock(*told, "--window", 7)
+    mixed = penstock(*command, "--window", 7)
     assert mixed.code == 2
     assert "was started with window_s 30.0, not 7.0; use that, or another folder" in mixed.err
 
 
-def test_an_exploration_that_has_not_ended_is_told(
+def test_warns_of_an_exploration_that_has_not_ended(
     spark: SparkSession, penstock: Callable[..., Ran], tmp_path: Path
 ) -> None:
     explored, output = tmp_path / "explored", tmp_path / "tables"
     explored.mkdir()
     for number in range(2):
         (explored / f"explore-00{number}.parquet").write_bytes(b"PAR1")
-    told = "has no placements.json, its exploration is running or was killed; only the 2 placements that it has written"
+    warning = (
+        "has no placements.json, its exploration is running or was killed; only the 2 placements that it has written"
+    )
     with locked(output):  # so that no tables need be made
         ran = penstock("models", "tables", "--input", explored, "--output", output)
         (explored / "placements.json").write_text("{}")
         whole = penstock("models", "tables", "--input", explored, "--output", output)
-    assert told in ran.err
+    assert warning in ran.err
     assert "another pipeline writes there" in whole.err
-    assert told not in whole.err
+    assert warning not in whole.err
 
 
-def test_mistakes_are_told_in_one_line(penstock: Callable[..., Ran], tmp_path: Path) -> None:
+def test_reports_invalid_input_in_one_line(penstock: Callable[..., Ran], tmp_path: Path) -> None:
     nowhere = penstock("models", "tables", "--input", tmp_path / "nowhere", "--output", tmp_path / "tables")
     assert (nowhere.code, nowhere.err.count("\n")) == (2, 1)
     assert "is not a folder; use the folder of a run or of its telemetry" in nowhere.err

@@ -51,7 +51,7 @@ def test_plans_for_the_least_predicted_latency(penstock: Penstock, models: Path)
     assert answer["decisions"][0]["latency"]["worst_path"][0] in [s.name for s in application("word-count").sources]
 
 
-def test_tells_of_loads_that_models_were_not_trained_on(penstock: Penstock, models: Path) -> None:
+def test_warns_of_loads_beyond_the_training_data(penstock: Penstock, models: Path) -> None:
     ran = penstock("plan", "word-count", "li-10", "--policy", "round-robin", "--model", models, "--rate", 1000)
     assert ran.code == 0, ran.err
     assert "beyond the training data of the models" in ran.out
@@ -146,7 +146,7 @@ def test_explains_the_slowest_paths(penstock: Penstock, models: Path) -> None:
     assert " → ".join(latency["worst_path"]) in penstock(*asked).out
 
 
-def test_tells_of_numbers_of_tasks_that_models_were_not_trained_on(penstock: Penstock, models: Path) -> None:
+def test_warns_of_another_parallelism_than_in_training(penstock: Penstock, models: Path) -> None:
     save_models(dataclasses.replace(load_models(models), parallelism={"split": 3}), models)
     ran = penstock("plan", "word-count", "li-10", "--policy", "round-robin", "--model", models, "--rate", 100)
     tasks = application("word-count")["split"].parallelism
@@ -275,7 +275,7 @@ def test_shows_accuracy_beside_that_of_simpler_models(capsys: pytest.CaptureFixt
         assert share in printed
 
 
-def test_a_table_that_spark_cannot_read_is_told_of_in_a_line(tmp_path: Path) -> None:
+def test_reports_a_damaged_table_in_one_line(tmp_path: Path) -> None:
     with (
         pytest.raises(
             FileProblem, match=r"/t/edge_windows/part-0\.parquet cannot be read, it is damaged; run penstock"

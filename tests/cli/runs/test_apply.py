@@ -51,7 +51,7 @@ def test_moves_what_differs_and_prints_it(penstock: Penstock, run: Served, bette
     assert run.handle.placement["out[0]"] == "m2/1"
 
 
-def test_a_dry_run_only_says_what_would_change(penstock: Penstock, run: Served, better: Path) -> None:
+def test_a_dry_run_only_prints_changes(penstock: Penstock, run: Served, better: Path) -> None:
     ran = penstock("runs", "apply", better, "--run", run.info.path, "--dry-run")
     assert "2 of 6 tasks would move" in ran.out
     assert run.handle.applied == []

@@ -37,7 +37,7 @@ def test_lists_the_latest_first_with_age_size_and_whether_it_is_whole(penstock: 
     assert "45 ms" in lines[1]
 
 
-def test_a_damaged_one_is_a_line_that_says_why(penstock: Penstock, info: RunInfo) -> None:
+def test_reports_a_damaged_checkpoint_in_one_line(penstock: Penstock, info: RunInfo) -> None:
     state, manifest = damage(info, 12), damage(info, 11, "manifest.json")
     ran = penstock("runs", "checkpoints", info.path)
     assert ran.code == 0
@@ -60,7 +60,7 @@ def test_one_that_is_missing_a_file_or_cut_short_is_damaged(penstock: Penstock, 
     assert "w0.e3: truncated, " in out
 
 
-def test_one_under_way_is_told_of(penstock: Penstock, info: RunInfo) -> None:
+def test_lists_a_checkpoint_in_progress(penstock: Penstock, info: RunInfo) -> None:
     Path(checkpoints.folder_of(place(info), 13)).mkdir()
     assert "13 is not complete: in progress, or aborted\n" in penstock("runs", "checkpoints", info.path).out
     assert json.loads(penstock("runs", "checkpoints", info.path, "--json").out)["incomplete"] == [13]
@@ -130,7 +130,7 @@ def test_a_long_position_is_shown_whole_on_one_line(penstock: Penstock, tmp_path
         (["--task", "fish[0]"], "task: checkpoint 12 has no 'fish[0]'; did you mean "),
     ],
 )
-def test_a_mistake_is_one_line(penstock: Penstock, info: RunInfo, arguments: list[str], problem: str) -> None:
+def test_invalid_input_is_one_line(penstock: Penstock, info: RunInfo, arguments: list[str], problem: str) -> None:
     ran = penstock("runs", "checkpoints", info.path, *arguments)
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert ran.err.startswith("error: " + problem.format(run=info.run))
@@ -144,7 +144,7 @@ def test_a_damaged_state_is_one_line(penstock: Penstock, info: RunInfo) -> None:
     assert "damaged, the checksum" in ran.err
 
 
-def test_a_run_without_any_says_so(penstock: Penstock, tmp_path: Path) -> None:
+def test_reports_a_run_without_checkpoints(penstock: Penstock, tmp_path: Path) -> None:
     made = kept_run(tmp_path)
     ran = penstock("runs", "checkpoints", made.path)
     assert (ran.code, ran.out) == (0, f"run {made.run} has no complete checkpoint\n")

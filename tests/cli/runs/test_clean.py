@@ -101,7 +101,7 @@ def test_removes_what_has_ended_and_is_a_run(
     assert load(tmp_path / "runs" / "link").application == "linked"
 
 
-def test_a_run_that_somebody_drives_is_kept_whatever_its_file_says(
+def test_a_run_with_a_live_driver_is_kept_whatever_its_file_contains(
     penstock: Penstock, there: dict[str, RunInfo], tmp_path: Path
 ) -> None:
     held = RunLock(there["died"])

@@ -59,7 +59,7 @@ def test_refuses_what_is_no_limit(penstock: Penstock, run: Served, rates: list[s
     assert run.handle.limits == {}
 
 
-def test_says_what_a_limit_is_worth_where_a_book_says_the_rate(penstock: Penstock, run: Served, tmp_path: Path) -> None:
+def test_reports_how_long_a_limit_lasts_on_a_booked_run(penstock: Penstock, run: Served, tmp_path: Path) -> None:
     book = tmp_path / "cell.json"
     machines = logs_folder(book) / "machines-x"
     write_info(msgspec.structs.replace(run.info, config=config(share=str(machines))))

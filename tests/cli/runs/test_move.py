@@ -47,7 +47,7 @@ def test_a_task_that_is_there_already_stays(penstock: Penstock, run: Served) -> 
         ("split[0]", "m0/7", "machine: none is named 'm0/7'"),
     ],
 )
-def test_a_mistake_is_one_line(penstock: Penstock, run: Served, task: str, where: str, problem: str) -> None:
+def test_invalid_input_is_one_line(penstock: Penstock, run: Served, task: str, where: str, problem: str) -> None:
     ran = penstock("runs", "move", task, where, "--run", run.info.path)
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert ran.err.startswith(f"error: {problem}")

@@ -115,7 +115,7 @@ def test_a_killed_driver_is_resumed_with_nothing_lost_or_doubled(
     again.wait_until_alone()
 
 
-def test_a_damaged_checkpoint_is_passed_over_and_one_that_was_stopped_at_once_goes_on(
+def test_skips_a_damaged_checkpoint_and_resumes_a_run_that_was_stopped_at_once(
     terminal: Callable[..., Terminal], penstock: Penstock, tmp_path: Path
 ) -> None:
     run, info = begin(terminal, tmp_path)

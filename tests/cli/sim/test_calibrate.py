@@ -1,4 +1,4 @@
-"""`penstock sim calibrate`: what it refuses, and that it gives back what emulated machines were told to take."""
+"""`penstock sim calibrate`: what it refuses, and that it recovers the costs of emulated machines."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -55,8 +55,8 @@ def test_gives_back_what_emulated_machines_take(penstock: Callable[..., Ran], tm
         "sim", "calibrate", app, "--emulate", cluster, "--duration", 6, "--settle", 1, "--output", out, "--json"
     )
     assert ran.code == 0, ran.err
-    told = json.loads(ran.out)
-    assert told["emulated"] is True
+    answer = json.loads(ran.out)
+    assert answer["emulated"] is True
     application, machines, costs = (
         load_application(out / "application.toml"),
         load_cluster(out / "cluster.toml"),
@@ -72,7 +72,7 @@ def test_gives_back_what_emulated_machines_take(penstock: Callable[..., Ran], tm
     assert (costs.hop_cpu, costs.send_cpu, costs.delay_variation) == (0.0, 0.0, 0.0)
     assert 0 < costs.move_s < 5
     assert costs.applied(APP) == msgspec.structs.replace(application, rate_tps=APP.rate_tps)
-    assert {"the engine's own costs", VARIATION} <= {one["what"] for one in told["left"]}
+    assert {"the engine's own costs", VARIATION} <= {one["what"] for one in answer["left"]}
 
 
 @pytest.mark.parametrize(

@@ -97,14 +97,14 @@ def test_refuses_in_one_line(
 
 
 @pytest.mark.parametrize(
-    ("problem", "told"),
+    ("problem", "expected"),
     [
         (InvalidInput("rates", "nothing carries it"), "rates: nothing carries it"),
         (KeyboardInterrupt(), "it was interrupted"),
     ],
 )
 def test_one_that_ends_early_has_an_index_of_what_was_tried(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], problem: BaseException, told: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], problem: BaseException, expected: str
 ) -> None:
     def tried(name: str, _: Explored) -> None:
         if name == "explore-001":
@@ -113,10 +113,10 @@ def test_one_that_ends_early_has_an_index_of_what_was_tried(
     application = msgspec.structs.replace(ps.application("word-count"), rate_tps={"source": 100.0})
     machines, out = ps.cluster("homogeneous-8"), tmp_path / "out"
     index = explore_twin(application, machines, out, placements=9, settle_s=0.0, hold_s=1.0, window_s=1.0, tried=tried)
-    assert index.stopped == told
+    assert index.stopped == expected
     assert sorted(index.runs) == sorted(path.stem for path in out.glob("*.parquet")) == ["explore-000", "explore-001"]
     _conclude(index, out / "placements.json")
-    assert capsys.readouterr().out.splitlines()[-1] == f"ended early: {told}"
+    assert capsys.readouterr().out.splitlines()[-1] == f"ended early: {expected}"
 
 
 def test_says_how_to_go_on_with_the_windows_that_placements_were_held_for(
@@ -128,14 +128,14 @@ def test_says_how_to_go_on_with_the_windows_that_placements_were_held_for(
 
 
 @pytest.mark.parametrize(
-    ("left", "told"),
+    ("left", "expected"),
     [
         ("", "ended early: the run has ended; all tasks are back where they were"),
         ("its placement was not restored: the run has ended", "the run has ended; its placement was not restored"),
     ],
 )
 def test_says_truly_whether_tasks_are_where_they_were(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, left: str, told: str
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, left: str, expected: str
 ) -> None:
     times = {"settle_s": 1.0, "hold_s": 1.0, "window_s": 1.0}
     index = Index(
@@ -144,5 +144,5 @@ def test_says_truly_whether_tasks_are_where_they_were(
     _conclude(index, None)
     printed = capsys.readouterr().out
     assert "0 placements of a on c, live; nothing was written\n" in printed
-    assert told in printed
+    assert expected in printed
     assert ("all tasks are back where they were" in printed) == (not left)

@@ -116,7 +116,7 @@ def test_draws_a_picture_of_all_traces(penstock: Penstock, trace: Path, tmp_path
         (("poisson:rate=8", "--plot", "picture.doc"), "picture.doc: expected a name that ends in .png"),
     ],
 )
-def test_a_mistake_ends_in_one_line_and_code_two(
+def test_invalid_input_ends_in_one_line_and_code_two(
     penstock: Penstock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

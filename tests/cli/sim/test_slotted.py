@@ -89,7 +89,7 @@ def test_equal_seeds_give_equal_answers(penstock: Penstock) -> None:
     assert penstock(*ask, 5).out != penstock(*ask, 6).out
 
 
-def test_overload_is_told_with_its_component_and_the_largest_rate(penstock: Penstock) -> None:
+def test_reports_overload_with_its_component_and_the_maximum_rate(penstock: Penstock) -> None:
     ran = penstock(
         "sim", "slotted", "word-count", "li-10", "--routing", "shuffle", "--arrivals", "poisson:rate=20000", *SHORT
     )  # fmt: skip
@@ -99,7 +99,7 @@ def test_overload_is_told_with_its_component_and_the_largest_rate(penstock: Pens
     assert "whatever the routing" in warning
 
 
-def test_an_even_split_that_is_too_much_for_a_slow_machine_is_told(penstock: Penstock) -> None:
+def test_reports_an_even_split_that_overloads_a_slow_machine(penstock: Penstock) -> None:
     ran = penstock(
         "sim", "slotted", "word-count", "hetero-small", "--routing", "shuffle", "--routing", "potus-plus",
         "--arrivals", "poisson:rate=2300", "--slots", "600",
@@ -109,7 +109,7 @@ def test_an_even_split_that_is_too_much_for_a_slow_machine_is_told(penstock: Pen
     assert "potus-plus ★" in ran.out
 
 
-def test_a_plan_says_where_tasks_are(penstock: Penstock, tmp_path: Path) -> None:
+def test_a_plan_places_the_tasks(penstock: Penstock, tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
     penstock("plan", "word-count", "li-10", "--policy", "flink-spread", "--save", plan)
     assert load_plan(plan).policy == "flink-spread"
@@ -137,7 +137,7 @@ def test_a_wide_terminal_shows_every_column(penstock: Penstock, monkeypatch: pyt
         assert column in ran.out
 
 
-def test_looking_ahead_and_checking_are_told(penstock: Penstock) -> None:
+def test_reports_look_ahead_and_checks(penstock: Penstock) -> None:
     ran = penstock(
         "sim", "slotted", "word-count", "li-10", "--routing", "potus", "--forecaster", "ewma", "--check", *SHORT
     )  # fmt: skip
@@ -205,7 +205,7 @@ def test_tuples_that_are_served_before_they_come_can_be_drawn(penstock: Penstock
         (["--plot", "picture.gif"], "expected a name that ends in .png, .svg, .pdf"),
     ],
 )
-def test_mistakes_are_told_in_one_line(penstock: Penstock, options: list[str], message: str) -> None:
+def test_reports_invalid_input_in_one_line(penstock: Penstock, options: list[str], message: str) -> None:
     ran = penstock("sim", "slotted", "word-count", "li-10", *options)
     assert ran.code == 2
     assert message in ran.err
@@ -268,10 +268,10 @@ def test_says_under_which_circumstances(penstock: Penstock) -> None:
     given = ("--link", 300, "--sending", "random", "--look-ahead", 2, "--forecaster", "kalman")
     asked = ("--routing", "shuffle", "--arrivals", "poisson:rate=5000")
     ran = penstock("sim", "slotted", "word-count", "li-10", *given, *asked, *SHORT)
-    told = ran.out.splitlines()[1]
-    assert "300 tuples a slot may leave a machine, sent by random" in told
-    assert "sources look 2 slots ahead (kalman)" in told
-    assert "poisson:rate=5000: " in told
+    line = ran.out.splitlines()[1]
+    assert "300 tuples a slot may leave a machine, sent by random" in line
+    assert "sources look 2 slots ahead (kalman)" in line
+    assert "poisson:rate=5000: " in line
     assert "streams that keep their grouping, whatever the routing: split->count (fields)" in ran.out
     answer = json.loads(penstock("sim", "slotted", "word-count", "li-10", *given, *asked, *SHORT, "--json").out)
     assert (answer["link"], answer["sending"]) == (300, "random")
@@ -279,7 +279,7 @@ def test_says_under_which_circumstances(penstock: Penstock) -> None:
     assert (answer["arrivals"], answer["asked_tps"]) == ("poisson:rate=5000", 5000.0)
 
 
-def test_says_so_where_other_than_the_rate_asked_for_came(penstock: Penstock, tmp_path: Path) -> None:
+def test_reports_a_rate_that_differs_from_the_requested_one(penstock: Penstock, tmp_path: Path) -> None:
     trace = tmp_path / "rising.csv"
     trace.write_text("\n".join(map(str, range(100, 1100))))
     asked = f"{trace}:rate=500"
@@ -309,7 +309,7 @@ def test_ctrl_c_ends_in_one_line(penstock: Penstock, tmp_path: Path, monkeypatch
     assert (ran.code, ran.out, ran.err) == (130, "", "stopped\n")
 
 
-def test_a_placement_that_is_not_found_is_a_mistake(penstock: Penstock) -> None:
+def test_a_missing_placement_is_an_error(penstock: Penstock) -> None:
     ran = penstock("sim", "slotted", "word-count", "tata-3", "--policy", "flink")
     assert ran.code == 2
     assert "policy: flink finds no placement: the 8 tasks of component 'split' need a slot each" in ran.err

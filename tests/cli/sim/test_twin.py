@@ -36,7 +36,7 @@ def test_the_json_has_the_same_and_more(penstock: Penstock) -> None:
     assert answer["warning"] is None
 
 
-def test_overload_is_told(penstock: Penstock) -> None:
+def test_reports_overload(penstock: Penstock) -> None:
     ran = penstock("sim", "twin", "word-count", "li-10", "--duration", "1", "--rate", "80000")
     assert ran.code == 0, ran.err
     assert "overload: " in ran.out
@@ -82,9 +82,7 @@ def test_a_number_that_makes_no_sense_is_refused_and_not_passed_over(
     assert problem in ran.err
 
 
-def test_a_folder_for_telemetry_that_cannot_be_made_is_told_before_anything_is_simulated(
-    penstock: Penstock, tmp_path: Path
-) -> None:
+def test_rejects_an_unwritable_telemetry_folder_before_the_simulation(penstock: Penstock, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ran = penstock("sim", "twin", "word-count", "li-10", "--duration", "1e5", "--records", tmp_path / "file")
     assert (ran.code, ran.err.count("\n")) == (2, 1)
