@@ -1,6 +1,6 @@
 """A sheet of terminal cells: text, boxes, and lines that join into box-drawing characters where they meet.
 
-Lines have owners. Where lines of one owner meet they join; where lines of different owners cross, the vertical one is
+Lines have owners. Lines of one owner join where they meet; if lines of different owners cross, the vertical one is
 drawn over the horizontal one, so that a crossing cannot be taken for a junction.
 """
 

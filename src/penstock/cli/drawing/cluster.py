@@ -1,6 +1,6 @@
 """A cluster on a terminal: hosts as frames, machines as rows, slots as cells, bars that compare the machines' cpu.
 
-A cluster of many machines is summed up by groups of equal ones, or of similar ones where few are equal.
+A cluster of many machines is summarised by groups of equal ones, or of similar ones if few are equal.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -26,7 +26,7 @@ FRAME = "bright_black"
 
 
 class Row(NamedTuple):
-    """What a machine's row says, or that of several machines."""
+    """The row of a machine, or of several machines."""
 
     name: str
     cores: str
@@ -91,7 +91,7 @@ def _by_host(cluster: Cluster) -> list[tuple[str, list[Row]]]:
 
 
 def _alike(cluster: Cluster) -> list[tuple[str, list[Row]]]:
-    """Return the machines by what they have, or where that makes many groups still, by cores and slots."""
+    """Group machines by their resources or, if that makes many groups, by cores and slots."""
     groups, title = _grouped(cluster.machines, _everything), "equal ones together"
     if len(groups) > MANY:
         groups, title = _grouped(cluster.machines, _shape), "by cores and slots, cpu on average"
@@ -139,7 +139,7 @@ def _memory(machine: Machine) -> float:
 
 
 def _columns(rows: Sequence[Row], width: int) -> Columns:
-    """Share the width out; the bars get what the others leave."""
+    """Divide the width among columns; the bars get the remainder."""
     name = max(min(max(cell_len(clean(row.name)) for row in rows), NAME_CELLS, max(width // 3, 8)), len(HEADINGS[0]))
     cores = max(cell_len(HEADINGS[1]), *(cell_len(row.cores) for row in rows))
     memory = max(cell_len(HEADINGS[2]), *(cell_len(row.memory) for row in rows))
@@ -172,7 +172,7 @@ def _row(row: Row, columns: Columns, most: float) -> Text:
 
 
 def _rest(machine: Machine, framed_as: str | None) -> str:
-    """Return what few machines have: a named host of their own, a network card that limits, memory a slot, …"""
+    """Return uncommon facts of a machine: a named host of their own, a network card that limits, memory a slot, …"""
     parts = [f"on {machine.host}"] if machine.host and machine.host != framed_as else []
     parts += [card(*machine.card_mbps)] if machine.card_mbps else []
     parts += [f"{size(machine.slot_memory_mb * 1e6)} a slot"] if machine.slot_memory_mb else []

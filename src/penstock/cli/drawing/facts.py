@@ -1,4 +1,4 @@
-"""What follows from an application, a cluster or a plan, and is worth a line below its drawing."""
+"""Facts derived from an application, a cluster or a plan, for lines below its drawing."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -16,31 +16,31 @@ from penstock.model.slotgraph import expand_links
 from penstock.model.taskgraph import Tasks, expand_tasks
 from penstock.model.topology import Application, Grouping, Topology
 
-NETWORK_LIMIT = 2000  # nodes; beyond, the ways between all pairs would take long to find
+NETWORK_LIMIT = 2000  # nodes; beyond, paths between all pairs take too long
 
 
 def facts(thing: Application | Cluster | Plan) -> dict[str, Any]:
-    """Return what follows from a thing, by name."""
+    """Return the facts of a thing, by name."""
     if isinstance(thing, Cluster):
         return cluster_facts(thing)
     return plan_facts(thing) if isinstance(thing, Plan) else application_facts(thing)
 
 
 def facts_in_words(thing: Topology | Cluster | Plan) -> list[str]:
-    """Return what follows from a thing, for a person."""
+    """Return the facts of a thing, in words."""
     if isinstance(thing, Cluster):
         return _cluster_in_words(thing)
     return _plan_in_words(thing) if isinstance(thing, Plan) else _application_in_words(thing)
 
 
 def expected_in_words(plan: Plan) -> list[str]:
-    """Return what is expected of a plan, for a person; nothing where it does not say."""
+    """Return the estimates in a plan, in words; none if it has none."""
     parts = [estimate(name, value) for name, value in plan.expected.items()]
     return [f"expected: {parts[0]}", *parts[1:]] if parts else []
 
 
 def application_facts(topology: Topology) -> dict[str, Any]:
-    """Return an application's tasks, memory, and what a source tuple costs in cpu and traffic."""
+    """Return an application's tasks, memory, and cpu and traffic per source tuple."""
     tasks = expand_tasks(topology)
     return {
         "components": len(topology.components),
@@ -53,7 +53,7 @@ def application_facts(topology: Topology) -> dict[str, Any]:
 
 
 def stream_bytes(topology: Topology, tasks: Tasks | None = None) -> dict[str, float]:
-    """Return the bytes a source tuple that every stream carries, by its label."""
+    """Return the bytes per source tuple of every stream, by its label."""
     tasks = tasks or expand_tasks(topology)
     carried = dict.fromkeys((stream.label for stream in topology.streams), 0.0)
     for flow in tasks.flows:
@@ -66,7 +66,7 @@ def stream_bytes(topology: Topology, tasks: Tasks | None = None) -> dict[str, fl
 
 
 def cluster_facts(cluster: Cluster) -> dict[str, Any]:
-    """Return a cluster's totals and, for a routed network, how its nodes are joined."""
+    """Return a cluster's totals and, for a routed network, its topology."""
     machines = cluster.machines
     found: dict[str, Any] = {
         "machines": len(machines),
@@ -81,7 +81,7 @@ def cluster_facts(cluster: Cluster) -> dict[str, Any]:
 
 
 def degrees(cluster: Cluster) -> Counter[str]:
-    """Return at how many links every node of a network is, by name."""
+    """Return the number of links of every node of a network, by name."""
     ends = Counter(dict.fromkeys(cluster.node_index, 0))
     for link in cluster.links:
         ends.update((link.source, link.target))
@@ -105,10 +105,10 @@ def process_sizes(machine: Machine) -> list[int]:
 
 
 def plan_facts(plan: Plan) -> dict[str, Any]:
-    """Return how many tasks, slots and machines a plan has in use."""
-    slots = {slot for given in plan.tasks.values() for slot in given}
+    """Return the numbers of tasks, used slots and used machines of a plan."""
+    slots = {slot for used in plan.tasks.values() for slot in used}
     return {
-        "tasks": sum(len(given) for given in plan.tasks.values()),
+        "tasks": sum(len(used) for used in plan.tasks.values()),
         "slots": len(slots),
         "machines": len({machine_of(slot) for slot in slots}),
         "routes": len(plan.routes),
@@ -171,7 +171,7 @@ def _histogram(numbers: list[int]) -> dict[str, int]:
 
 
 def _hops(cluster: Cluster) -> Mapping[str, Any]:
-    """Return how many links lie between two machines, on average and at most, by the shortest ways."""
+    """Return how many links lie between two machines, on average and at most, on the shortest paths."""
     links, machines = expand_links(cluster), len(cluster.machines)
     tail = np.repeat(np.arange(links.nodes), np.diff(links.start))
     arcs = coo_array((np.ones(len(tail)), (tail, links.head)), shape=(links.nodes, links.nodes)).tocsr()

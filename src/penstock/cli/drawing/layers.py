@@ -1,4 +1,4 @@
-"""A topology in layers, for drawings: upstream before downstream, few crossings, everything near what it is joined to.
+"""A topology in layers, for drawings: upstream before downstream, few crossings, neighbours close together.
 
 The layers, the order within them and the positions are those of grandalf: Sugiyama, Tagawa and Toda (1981) with the
 coordinates of Brandes and Köpf (2001). A stream that skips layers bends in each of them.
@@ -72,7 +72,7 @@ def layer(topology: Topology) -> Layering:
 
 
 def arrange(layering: Layering, sizes: Sequence[int], apart: int) -> list[int]:
-    """Return where every vertex starts across its layer, from 0: without overlaps, near what it is joined to."""
+    """Return where every vertex starts across its layer, from 0: without overlaps, near its neighbours."""
     start: dict[int, int] = {}
     for layout, vertices in layering.parts:
         layout.xspace = apart

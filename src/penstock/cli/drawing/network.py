@@ -1,9 +1,9 @@
 """A routed network on a terminal: who is joined to whom, and how fast.
 
 A small network is drawn as a matrix of bandwidths and the list of its links; a larger one as kinds of nodes and what
-joins them. Nodes are of one kind when they are joined alike: machines or switches at first, then told apart by the
-kinds of their neighbours, again and again as long as that leaves few kinds (colour refinement). It finds the levels
-of a fat-tree without being told.
+joins them. Nodes are of one kind if their neighbourhoods are alike: machines or switches at first, then
+distinguished by the kinds of their neighbours, repeatedly while there are few kinds (colour refinement). This finds the
+levels of a fat-tree.
 """
 
 from collections import Counter, defaultdict
@@ -42,9 +42,9 @@ def node_kinds(cluster: Cluster) -> dict[str, int]:
         neighbours[link.target].append(link.source)
     kinds = {name: int(name not in cluster.machine_index) for name in cluster.node_index}
     for _ in range(ROUNDS):
-        told: dict[tuple[int, tuple[int, ...]], int] = {}
+        refined: dict[tuple[int, tuple[int, ...]], int] = {}
         finer = {
-            name: told.setdefault((kinds[name], tuple(sorted(kinds[other] for other in joined))), len(told))
+            name: refined.setdefault((kinds[name], tuple(sorted(kinds[other] for other in joined))), len(refined))
             for name, joined in neighbours.items()
         }
         if len(_bundles(cluster.links, finer)) > BUNDLES:
@@ -54,7 +54,7 @@ def node_kinds(cluster: Cluster) -> dict[str, int]:
 
 
 def _matrix(cluster: Cluster, width: int) -> list[Text]:
-    """Return bandwidths from row to column; nothing where that would be too wide."""
+    """Return bandwidths from row to column; none if that would be too wide."""
     nodes = list(cluster.node_index)
     between: dict[tuple[str, str], float] = defaultdict(float)
     for link in cluster.links:

@@ -1,7 +1,7 @@
-"""A plan on a terminal: machines as rows, slots as cells, in them the tasks, a colour a component.
+"""A plan on a terminal: machines as rows, slots as cells, in them the tasks, a colour per component.
 
-With the load of a plan, free slots are counted, idle machines listed, and links or traffic drawn with how busy they
-are. Without it, a plan knows the slots that it uses and no others.
+With the load of a plan, free slots are counted, idle machines listed, and links or traffic drawn with their load.
+Without it, only the used slots are known.
 """
 
 from collections.abc import Mapping, Sequence
@@ -115,7 +115,7 @@ def _grid(plan: Plan, width: int, load: PlannedLoad | None) -> list[Text]:
 
 
 def _title(name: str, slots: Mapping[str, object], load: PlannedLoad | None) -> str:
-    """Return what stands in the upper edge of a machine: its name, how busy it is, its free slots."""
+    """Return the title of a machine: its name, load and free slots."""
     if load is None:
         return name
     free = load.cluster.machines[load.cluster.machine_index[name]].slots - len(slots)
@@ -128,7 +128,7 @@ def _title(name: str, slots: Mapping[str, object], load: PlannedLoad | None) -> 
 
 
 def _network(load: PlannedLoad, idle: Sequence[str], width: int) -> list[Text]:
-    """Return the idle machines, and the links or the traffic between machines, with how busy they are."""
+    """Return the idle machines, and the links or the traffic between machines, with their load."""
     free = sum(load.cluster.machines[load.cluster.machine_index[name]].slots for name in idle)
     lines = wrapped([f"idle: {span(idle)}", plural(free, "free slot")], width, style="") if idle else []
     links = {link.label: bandwidth(link.bandwidth_mbps) for link in load.cluster.links}

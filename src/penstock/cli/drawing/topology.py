@@ -1,7 +1,7 @@
 """An application on a terminal: components as boxes in layers, streams as lines from box to box.
 
-Layers go from left to right, or from top to bottom where that would be too wide; where even that is too wide, the
-components are listed with their streams below them. Every component has one exit, from which its streams fork, and
+Layers go from left to right, or from top to bottom if that is too wide; if even that is too wide, the components are
+listed with their streams below them. Every component has one exit, from which its streams fork, and
 an entry of its own for each stream that arrives, with the stream's label: so a join can be read.
 """
 
@@ -21,9 +21,9 @@ from penstock.cli.output import duration, size
 from penstock.model.topology import Component, Stream, Topology
 
 LINE = "bright_black"
-DRAWN = 60  # components; a drawing of more would be no help to anybody
+DRAWN = 60  # components; a drawing of more would be unreadable
 NAME_CELLS = 28  # longer names are cropped
-ATTEMPTS = 60  # at making boxes larger until every line has a way of its own
+ATTEMPTS = 60  # at making boxes larger until every line has a path of its own
 FEW = 5  # trunks in one gap of which all orders are tried
 
 
@@ -36,7 +36,7 @@ def draw_topology(topology: Topology, width: int) -> list[Text]:
 
 
 def stream_label(stream: Stream) -> str:
-    """Return what stands on a stream's line: its grouping, and how many tuples it sends a tuple where not one."""
+    """Return what stands on a stream's line: its grouping, and its tuples per input tuple if not 1."""
     return stream.grouping + (f" ×{stream.selectivity:.3g}" if stream.selectivity != 1 else "")
 
 
@@ -45,7 +45,7 @@ def _title(topology: Topology, width: int) -> Text:
 
 
 def _drawings(topology: Topology, width: int) -> Iterator[list[Text]]:
-    """Yield the drawings that fit, the most telling first."""
+    """Yield the drawings that fit, the most informative first."""
     if len(topology.components) > DRAWN:
         return
     layering = layer(topology)
@@ -64,7 +64,7 @@ def _styles(topology: Topology) -> dict[str, str]:
 
 
 def card(component: Component, narrow: bool) -> list[str]:
-    """Return what a component's box says."""
+    """Return the lines of a component's box."""
     where = f" on {component.place}" if component.place else ""
     costs = [duration(component.cpu), size(component.memory_mb * 1e6)]
     lines = [
@@ -80,8 +80,8 @@ def card(component: Component, narrow: bool) -> list[str]:
 class Sketch:
     """Where everything in a drawing goes.
 
-    Along is the way the streams go, across the other: columns and rows of the terminal, or, when drawing down, rows
-    and columns. In the gap between two layers, all that leaves a vertex runs along from its exit to the vertex's
+    Along is the direction of the streams, across the other: columns and rows of the terminal or, when drawing down,
+    rows and columns. In the gap between two layers, all that leaves a vertex runs along from its exit to the vertex's
     trunk, across on the trunk, and along again to the entries. No entry is level with another vertex's exit, so
     lines of different vertices only ever cross.
     """
@@ -149,7 +149,7 @@ class Sketch:
         return max(content, sum(self._step(segment) for segment in self._into(vertex))) + 2
 
     def _room(self, vertex: int) -> range:
-        """Return where across lines may touch a vertex: not at a box's corners."""
+        """Return the positions across at which lines may touch a vertex: not at a box's corners."""
         start, end = self.starts[vertex], self.starts[vertex] + self.sizes[vertex]
         return range(start, end) if self._is_bend(vertex) else range(start + 1, end - 1)
 
@@ -157,7 +157,7 @@ class Sketch:
         return self.starts[vertex] + (self.sizes[vertex] - 1) // 2
 
     def _ports(self) -> int | None:
-        """Choose exits and entries, gap by gap; return a vertex that is too small for that, if there is one."""
+        """Choose exits and entries, gap by gap; return a vertex that is too small, if there is one."""
         self.exits, self.entries = {}, {}
         for listed, following in zip(self.layering.layers, self.layering.layers[1:], strict=False):
             for vertex in listed:
@@ -172,13 +172,13 @@ class Sketch:
         return None
 
     def _exit(self, vertex: int) -> int:
-        """Return where a component's streams leave: straight ahead to its only target where that can be."""
+        """Return where a component's streams leave: straight ahead to its only target if possible."""
         onward = self._out_of(vertex)
         straight = self._centre(onward[0].target) if len(onward) == 1 else -1
         return straight if straight in self._room(vertex) else self._centre(vertex)
 
     def _enter(self, vertex: int, sending: dict[int, int]) -> bool:
-        """Choose where streams arrive at a vertex, level with no other vertex's exit; false where there is no room."""
+        """Choose where streams arrive at a vertex, level with no other vertex's exit; false if there is no room."""
         arriving = sorted(self._into(vertex), key=lambda segment: self.exits[segment.source])
         room = self._room(vertex)
         wanted = [min(max(self.exits[s.source], room[0]), room[-1]) for s in arriving]
@@ -290,7 +290,7 @@ class Sketch:
 def seat(wanted: Sequence[int], steps: Sequence[int], room: range, barred: Sequence[set[int]]) -> list[int] | None:
     """Return places in `room` for entries in order, each in the middle of its step of room, near the wanted ones.
 
-    An entry never gets a place that is barred to it; None where there is no such seating.
+    An entry never gets a place that is barred to it; None if there is no such arrangement.
     """
 
     @cache

@@ -1,4 +1,4 @@
-"""How full a cluster is, on a terminal: a bar for every machine and every link, in columns."""
+"""The utilisation of a cluster, on a terminal: a bar for every machine and every link, in columns."""
 
 from collections.abc import Mapping
 
@@ -11,12 +11,12 @@ from penstock.cli.formatting import bandwidth
 from penstock.model.cluster import Cluster
 
 Fullness = Mapping[str, float | None]
-"""By element, the share that is in use; None where it has failed."""
+"""By element, the share that is in use; None if it has failed."""
 
 BAR = 10  # cells
 BESIDE = 40  # cells that a line has beside the name
 MOST = 60  # machines, and links, that are drawn; of more, the fullest
-FULL, HIGH = 0.999, 0.8  # from which on they are red, and yellow
+FULL, HIGH = 0.999, 0.8  # minimum shares of red and yellow bars
 
 
 def draw_usage(cluster: Cluster, used: Fullness, width: int) -> list[Text]:
@@ -32,7 +32,9 @@ def draw_usage(cluster: Cluster, used: Fullness, width: int) -> list[Text]:
 def draw_bars(elements: Mapping[str, str], used: Fullness, width: int) -> list[Text]:
     """Return a bar for every element, with what each is like; of many, for the fullest."""
     names = sorted(elements, key=lambda name: -_amount(used.get(name)))[:MOST] if len(elements) > MOST else elements
-    longest = max(min(cell_len(name), max(12, width - BESIDE)) for name in names)  # whole, to be copied
+    longest = max(
+        min(cell_len(name), max(12, width - BESIDE)) for name in names
+    )  # never cropped, so that it can be copied
     widest = max(len(elements[name]) for name in names)
     entries = []
     for name in names:
@@ -53,7 +55,7 @@ def bar(share: float | None) -> Text:
 
 
 def colour(share: float) -> str:
-    """Return the colour of something that is so full."""
+    """Return the colour of a used share."""
     return "red" if share >= FULL else "yellow" if share >= HIGH else "green"
 
 

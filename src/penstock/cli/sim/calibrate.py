@@ -1,4 +1,4 @@
-"""`penstock sim calibrate`: measure what a cluster takes, and write it down for the twin and the planner."""
+"""`penstock sim calibrate`: measure the costs of an application and a cluster for the twin and the planner."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from penstock.runtime.storage.run_folder import INFO, LATEST, RunInfo, alive, fi
 from penstock.startup.resume import emulated_cluster
 
 EXAMPLE = "penstock sim calibrate word-count --emulate hetero-small --rate 200 --duration 30 --output measured"
-LATE_S = 0.05  # from which a worker's lateness is told
+LATE_S = 0.05  # minimum lag of workers that is reported
 
 
 def calibrate(
@@ -81,10 +81,10 @@ def calibrate(
     """
     refuse_master(master)
     refuse_unwritable(output, "--output")
-    info = _found_run(what, runs)
+    info = _find_run(what, runs)
     _refuse_beside(info, emulate=emulate, policy=policy, rate=rate, set=parameter, parameters=parameters)
     _refuse_beside(None if info is not None else what, application=application)
-    calibrator = Calibrator(master, slots, probe is not False, settle, _Telling(as_json))
+    calibrator = Calibrator(master, slots, probe is not False, settle, _StepPrinter(as_json))
     if info is not None:
         found = _of_run(calibrator, info, application, probe)
     else:
@@ -101,8 +101,8 @@ def calibrate(
         _show(found, [str(path) for path in files.values()])
 
 
-class _Telling:
-    """Says what is being done, on the terminal's other stream."""
+class _StepPrinter:
+    """Prints each step to stderr."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
@@ -112,15 +112,15 @@ class _Telling:
             errors.print(text, markup=False, soft_wrap=True)
 
 
-def _found_run(what: str | None, runs: Path) -> RunInfo | None:
-    """Return the run of a name or folder, the latest where nothing is named; None where an application is meant."""
+def _find_run(what: str | None, runs: Path) -> RunInfo | None:
+    """Return the run of a name or folder, default: the latest; None if the text names an application."""
     if what is None or what == LATEST or (runs / what / INFO).is_file() or (Path(what) / INFO).is_file():
         return find(what, runs)
     return None
 
 
 def _refuse_beside(meant: object, **options: object) -> None:
-    """Reject options that have no meaning beside what was named."""
+    """Reject options that do not apply to the named run or application."""
     for name, value in options.items():
         if meant is not None and value is not None:
             kind = "an application" if name == "application" else "a run that is there"
@@ -128,7 +128,7 @@ def _refuse_beside(meant: object, **options: object) -> None:
 
 
 def application_of(info: RunInfo, named: str | None) -> Application:
-    """Return the application of a run, as it was started, or as it is named."""
+    """Return the application of a run: the named one, else that of its folder."""
     spec = info.settings.application
     if named is not None:
         return flow_of(AppSpec(app=named)).application
@@ -140,7 +140,7 @@ def application_of(info: RunInfo, named: str | None) -> Application:
 
 def _of_run(calibrator: Calibrator, info: RunInfo, named: str | None, probe: bool | None) -> Calibration:
     application = application_of(info, named)
-    if not any(info.telemetry_path.glob("*.parquet")):  # before Spark is started for nothing
+    if not any(info.telemetry_path.glob("*.parquet")):  # before Spark starts
         raise FileProblem(f"{info.telemetry_path}: holds no telemetry (*.parquet); name a run that kept some")
     going = info.ended is None and alive(info.pid)
     if going and probe is None:
@@ -177,7 +177,7 @@ def _show(found: Calibration, files: list[str]) -> None:
 
 
 def _figure(one: Measured, value: float) -> str:
-    """Write a figure with its unit."""
+    """Format a figure with its unit."""
     if one.unit != "s":
         return f"{number(value)} {one.unit}".strip()
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):

@@ -1,4 +1,4 @@
-"""`penstock sim explore`: telemetry of many random placements, to learn from."""
+"""`penstock sim explore`: try random placements and write their telemetry."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,9 +31,9 @@ from penstock.model.files import load_costs
 from penstock.model.topology import Application
 from penstock.runtime.storage.run_folder import find_running, refuse_unwritable
 
-SAMPLE_TPS = 20.0  # on the twin, unless said
-MOVES = 3  # live, unless said
-USUAL_WINDOW_S = 30.0  # of the pipeline, too
+SAMPLE_TPS = 20.0  # default on the twin
+MOVES = 3  # default on a run
+USUAL_WINDOW_S = 30.0  # also the default of the pipeline
 EXAMPLE = "penstock sim explore word-count li-10 --rates 500:3000 --sample 2 --output explored"
 
 
@@ -98,7 +98,12 @@ def explore(
     refuse_unwritable(output, "--output")
     _refuse_explored(output)
     settings: dict[str, Any] = _times(hold, settle, window)
-    settings |= {"placements": placements, "margin": margin, "seed": seed, "tried": _Tried(placements, as_json)}
+    settings |= {
+        "placements": placements,
+        "margin": margin,
+        "seed": seed,
+        "tried": _PlacementPrinter(placements, as_json),
+    }
     chosen = chosen_parameters(parameter, parameters)
     known = Costs() if costs is None else load_costs(costs)
     if run is not None:
@@ -157,7 +162,7 @@ def _refuse_twin(application: str | None, cluster: str | None, most_latency: flo
 
 
 def _factors(rates: str | None, offered: float | None) -> tuple[float, float]:
-    """Return between which multiples of its load an application is to be tried."""
+    """Return the range of an application's load, as multiples of the offered one."""
     if rates is None:
         return 1.0, 1.0
     low, colon, high = rates.partition(":")
@@ -179,7 +184,7 @@ def _seconds(milliseconds: float | None) -> float | None:
 
 
 def _refuse_explored(output: Path) -> None:
-    """Reject a folder that holds another exploration, whose runs would be learnt from along with the new ones."""
+    """Reject a folder that holds another exploration, whose runs would be mixed with the new ones."""
     if (output / INDEX).exists() or any(output.glob(f"{RUNS}.parquet")):
         raise FileProblem(f"{output}: it has the runs of another exploration; choose another --output, or remove it")
 
@@ -208,8 +213,8 @@ def _live(run: str, runs: Path, output: Path, costs: Costs, limits: Limits, sett
     return index
 
 
-class _Tried:
-    """Says a line for each placement that was tried."""
+class _PlacementPrinter:
+    """Prints a line for each placement that was tried."""
 
     def __init__(self, placements: int, quiet: bool) -> None:
         self._placements = placements
@@ -225,15 +230,15 @@ class _Tried:
 
 
 def _conclude(index: Index, path: Path | None) -> None:
-    way = "live" if index.live else "on the twin"
-    told = f"{plural(len(index.runs), 'placement')} of {index.application} on {index.cluster}, {way}"
-    told += "; nothing was written" if path is None else f"; written: {path}"
-    console.print(told, markup=False, soft_wrap=True)
+    target = "live" if index.live else "on the twin"
+    text = f"{plural(len(index.runs), 'placement')} of {index.application} on {index.cluster}, {target}"
+    text += "; nothing was written" if path is None else f"; written: {path}"
+    console.print(text, markup=False, soft_wrap=True)
     early = f"ended early: {index.stopped}" if index.stopped else ""
     back = index.left or ("all tasks are back where they were" if early and index.live else "")
     if early or back:
         console.print("; ".join(filter(None, (early, back))), markup=False, soft_wrap=True)
     elif path is not None:
         window = "" if index.window_s == USUAL_WINDOW_S else f" --window {index.window_s:g}"
-        told = f"next: penstock models tables --input {path.parent} --output TABLES{window}"
-        console.print(told, markup=False, soft_wrap=True)
+        text = f"next: penstock models tables --input {path.parent} --output TABLES{window}"
+        console.print(text, markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`penstock sim forecast`: how well could it have been foreseen what came?"""
+"""`penstock sim forecast`: compare forecasters on known arrivals."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -26,12 +26,12 @@ EXAMPLE = (
 )
 
 
-class Tried(NamedTuple):
-    """What a forecaster said of a series, and how good that was."""
+class Backtest(NamedTuple):
+    """The forecasts of a forecaster for a series, and their score."""
 
     forecaster: str
     honest: bool
-    said: Counts
+    forecasts: Counts
     score: Score
     seconds: float
 
@@ -101,7 +101,7 @@ def forecast(
 
 
 def chosen_forecasters(specs: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the forecasters asked for, each once, and why some of `all` cannot be asked; others are refused."""
+    """Return the requested forecasters without duplicates, and why some of `all` are unavailable."""
     named = list(dict.fromkeys(spec for spec in specs if spec != "all"))
     for spec in named:
         make(spec)
@@ -119,37 +119,41 @@ def chosen_forecasters(specs: Sequence[str]) -> tuple[list[str], list[str]]:
     return chosen, left_out
 
 
-def best_of(rows: Sequence[Tried]) -> Tried | None:
-    """Return the one with the least squared error, of those that do not look ahead."""
+def best_of(rows: Sequence[Backtest]) -> Backtest | None:
+    """Return the forecaster with the lowest squared error, oracles excluded."""
     return min((row for row in rows if row.honest), key=lambda row: row.score.mse, default=None)
 
 
-def _with_progress(found: Sequence[Series], names: Sequence[str], lead: int, seed: int, quiet: bool) -> Iterator[Tried]:
-    with counting("forecasting", len(found) * len(names), quiet) as tell:
+def _with_progress(
+    found: Sequence[Series], names: Sequence[str], lead: int, seed: int, quiet: bool
+) -> Iterator[Backtest]:
+    with counting("forecasting", len(found) * len(names), quiet) as advance:
         for series in found:
             for name in names:
-                tell(f"{series.name}: {name}", 0)
+                advance(f"{series.name}: {name}", 0)
                 yield _try(series, name, lead, seed)
-                tell(f"{series.name}: {name}", 1)
+                advance(f"{series.name}: {name}", 1)
 
 
-def _try(series: Series, spec: str, lead: int, seed: int) -> Tried:
-    warm_up(len(series.counts), lead)  # refuses a series that is too short
+def _try(series: Series, spec: str, lead: int, seed: int) -> Backtest:
+    warm_up(len(series.counts), lead)  # rejects a series that is too short
     chosen = _with_clock(make(spec), spec, series.slot)
     with preparing() as compiling:
         began = time.perf_counter()
-        said = chosen.forecast(series.counts, lead, np.random.default_rng([seed, 1]))  # not the draws of the series
+        forecasts = chosen.forecast(
+            series.counts, lead, np.random.default_rng([seed, 1])
+        )  # another stream than that of the series
         seconds = time.perf_counter() - began - compiling.seconds
-    return Tried(spec, chosen.honest, said, judge(said, series.counts, lead), seconds)
+    return Backtest(spec, chosen.honest, forecasts, judge(forecasts, series.counts, lead), seconds)
 
 
 def _with_clock(chosen: Forecaster, spec: str, slot: float) -> Forecaster:
-    """Tell a forecaster that goes by the clock how long a slot is, unless the user did."""
+    """Set the slot length of a forecaster that uses the time of day, unless the user has set it."""
     knows: Any = chosen
     return replace(knows, slot=slot) if hasattr(chosen, "slot") and "slot=" not in spec else chosen
 
 
-def _print(series: Series, rows: Sequence[Tried], lead: int) -> None:
+def _print(series: Series, rows: Sequence[Backtest], lead: int) -> None:
     counts = series.counts
     console.print(f"[bold]{escape(series.name)}[/], {plural(lead, 'slot')} ahead", soft_wrap=True)
     console.print(
@@ -158,8 +162,8 @@ def _print(series: Series, rows: Sequence[Tried], lead: int) -> None:
         soft_wrap=True,
     )
     if series.interpolated:
-        told = f"it counts by {duration(series.interval)}; within that, arrivals are assumed to be even"
-        console.print(f"[yellow]{told}, which is easy to forecast; leave the slot out[/]", soft_wrap=True)
+        note = f"it counts by {duration(series.interval)}; within that, arrivals are assumed to be even"
+        console.print(f"[yellow]{note}, which is easy to forecast; leave the slot out[/]", soft_wrap=True)
     console.print()
     made = table("forecaster", "MSE", "bias", "mean abs.\nerror", "phantoms", "misses", "took")
     best = best_of(rows)
@@ -183,7 +187,7 @@ def _share(value: float) -> str:
     return "-" if value != value else f"{value:.1%}"
 
 
-def _print_json(found: Sequence[Series], results: Sequence[Sequence[Tried]], lead: int, seed: int) -> None:
+def _print_json(found: Sequence[Series], results: Sequence[Sequence[Backtest]], lead: int, seed: int) -> None:
     print_json(
         {
             "lead": lead,

@@ -1,4 +1,4 @@
-"""The picture of a back-test: what came and what was said over a stretch of each trace, the errors beside it."""
+"""The picture of a back-test: arrivals and forecasts over a part of each trace, beside the errors."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,17 +12,17 @@ from matplotlib.ticker import MaxNLocator
 from penstock.cli.formatting import plural
 from penstock.cli.output import duration, number
 from penstock.cli.plots import BEST, GREY, save_figure
-from penstock.cli.sim.forecast import Tried, best_of
+from penstock.cli.sim.forecast import Backtest, best_of
 from penstock.cli.sim.series import Series
 from penstock.policies.forecast.backtest import warm_up
 
-STRETCH = 80  # slots that are drawn: more would run into each other
+STRETCH = 80  # slots that are drawn
 COLOURS = ("#4878a8", "#5b9a68", "#8a6bb1", "#b8963e", "#4fa6ad", "#a85c7f", "#6b6b8f", "#8c6d4f")
-FAR = 30.0  # largest to smallest error from which on an axis is logarithmic
+FAR = 30.0  # ratio of errors above which an axis is logarithmic
 
 
-def plot_forecasts(tried: Sequence[tuple[Series, Sequence[Tried]]], lead: int, path: Path) -> None:
-    """Draw a row a trace: forecasts of those that do not look ahead over what came, and the squared errors of all."""
+def plot_forecasts(tried: Sequence[tuple[Series, Sequence[Backtest]]], lead: int, path: Path) -> None:
+    """Draw a row per trace: arrivals with the forecasts, oracles excluded, and the squared errors of all."""
     bars = max(len(rows) for _, rows in tried)
     height = max(2.6, 0.9 + 0.24 * bars)
     figure, axes = pyplot.subplots(
@@ -38,16 +38,16 @@ def plot_forecasts(tried: Sequence[tuple[Series, Sequence[Tried]]], lead: int, p
     save_figure(figure, path)
 
 
-def _colours(rows: Sequence[Tried]) -> dict[str, str]:
-    """Give every forecaster that says something its colour, the same in every row, and the best that of the best."""
+def _colours(rows: Sequence[Backtest]) -> dict[str, str]:
+    """Return a colour for each forecaster with nonzero forecasts, the same in every row; the best has its own."""
     best = best_of(rows)
-    speaking = [row for row in rows if row.honest and row.said.any()]
-    given = {row.forecaster: COLOURS[i % len(COLOURS)] for i, row in enumerate(speaking)}
-    return {row.forecaster: BEST if row is best else given.get(row.forecaster, GREY) for row in rows}
+    active = [row for row in rows if row.honest and row.forecasts.any()]
+    chosen = {row.forecaster: COLOURS[i % len(COLOURS)] for i, row in enumerate(active)}
+    return {row.forecaster: BEST if row is best else chosen.get(row.forecaster, GREY) for row in rows}
 
 
-def _draw_stretch(axis: Axes, series: Series, rows: Sequence[Tried], colour: Mapping[str, str], lead: int) -> None:
-    """Draw the middle of what is judged: what came as bars, what was said as lines."""
+def _draw_stretch(axis: Axes, series: Series, rows: Sequence[Backtest], colour: Mapping[str, str], lead: int) -> None:
+    """Draw the middle of the judged slots: arrivals as bars, forecasts as lines."""
     first = warm_up(len(series.counts), lead)
     begin = max(first, (first + len(series.counts) - STRETCH) // 2)
     slots = np.arange(begin, min(begin + STRETCH, len(series.counts)))
@@ -57,7 +57,7 @@ def _draw_stretch(axis: Axes, series: Series, rows: Sequence[Tried], colour: Map
             top = colour[row.forecaster] == BEST
             axis.plot(
                 slots,
-                row.said[slots],
+                row.forecasts[slots],
                 color=colour[row.forecaster],
                 linewidth=1.9 if top else 1.1,
                 zorder=3 if top else 2,
@@ -71,8 +71,8 @@ def _draw_stretch(axis: Axes, series: Series, rows: Sequence[Tried], colour: Map
     _tidy(axis, "y")
 
 
-def _draw_errors(axis: Axes, rows: Sequence[Tried], colour: Mapping[str, str]) -> None:
-    """Draw the squared errors as bars, in the colours of the lines, which so need no other legend."""
+def _draw_errors(axis: Axes, rows: Sequence[Backtest], colour: Mapping[str, str]) -> None:
+    """Draw the squared errors as bars, in the colours of the lines, as their legend."""
     errors = [row.score.mse for row in rows]
     some = [error for error in errors if error > 0]
     logarithmic = bool(some) and max(some) > FAR * min(some)

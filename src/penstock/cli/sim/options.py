@@ -13,7 +13,7 @@ USUAL_POLICY = "t-heron"
 
 
 def _completer(kind: str, *more: str) -> Callable[[str], list[str]]:
-    """Return what completes the name of a policy of a kind."""
+    """Return a function that completes the name of a policy of a kind."""
 
     def complete(incomplete: str) -> list[str]:
         return [name for name in (*names(PolicyKind(kind)), *more) if name.startswith(incomplete)]
@@ -24,8 +24,7 @@ def _completer(kind: str, *more: str) -> Callable[[str], list[str]]:
 RoutingsOption = Annotated[
     list[str] | None,
     typer.Option(
-        help="Routing policy, NAME or NAME:PARAMETER=VALUE; repeat to compare; all: all others; "
-        "default: the plan's, or all.",
+        help="Routing policy, NAME or NAME:PARAMETER=VALUE; repeatable; all: all others; default: the plan's, or all.",
         autocompletion=_completer("routing", "all"),
     ),
 ]
@@ -79,7 +78,9 @@ LinkOption = Annotated[
     int | None,
     typer.Option(metavar="TUPLES", help="Maximum tuples that leave a machine per slot; default: no limit.", min=1),
 ]
-SeedsOption = Annotated[list[int] | None, typer.Option(help="Random seed; repeat for means over several.", min=0)]
+SeedsOption = Annotated[
+    list[int] | None, typer.Option(help="Random seed; repeatable: results are means over seeds.", min=0)
+]
 CheckOption = Annotated[
     bool, typer.Option("--check", help="Check in every slot that no tuple is lost or duplicated; slower.")
 ]

@@ -1,4 +1,4 @@
-"""What the simulators simulate: an application, a cluster, where the tasks are, and what arrives."""
+"""The scenario of a simulation: application, cluster, placement and arrivals."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,19 +36,19 @@ def find_scenario(
     policy: str | None,
     seeds: Sequence[int] | None,
 ) -> Scenario:
-    """Return the scenario that a command line describes; its tasks are placed by a plan or else by a policy."""
+    """Return the scenario of a command line; a plan, or else a policy, places its tasks."""
     wanted, machines = both(application, cluster, parameters)
     distinct = list(dict.fromkeys(seeds or [0]))
-    given = _plan(plan, policy, wanted)
-    if plan is None or given is None:
+    chosen = _plan(plan, policy, wanted)
+    if plan is None or chosen is None:
         name = policy or USUAL_POLICY
         return Scenario(wanted, machines, None, _placed(wanted, machines, name, distinct[0]), name, distinct)
     with naming(plan):
-        return Scenario(wanted, machines, given, to_placement(given, wanted, machines), str(plan), distinct)
+        return Scenario(wanted, machines, chosen, to_placement(chosen, wanted, machines), str(plan), distinct)
 
 
 def find_arrivals(text: str | None) -> ArrivalProcess | None:
-    """Return the arrival process of a text; a recording is read at once, so that a missing one is reported early."""
+    """Return the arrival process of a text; a recording is read at once to report a missing file early."""
     if text is None:
         return None
     process = arrivals(text)

@@ -1,4 +1,4 @@
-"""Counts of tuples, slot by slot, that a user names: a trace file, or an arrival process."""
+"""Counts of tuples per slot, from a trace file or an arrival process."""
 
 import math
 import re
@@ -15,30 +15,30 @@ from penstock.policies.forecast.api import Counts
 from penstock.workloads.arrivals import ARRIVALS, Replay, arrivals
 from penstock.workloads.traces import Trace
 
-USUAL_SLOTS = 10_000  # of a process, which has no end
+USUAL_SLOTS = 10_000  # of a process, which is unbounded
 MOST_SLOTS = 10_000_000
-USUAL_TUPLES = 4  # a slot, where a trace tells of tuples one by one; POTUS's tasks process 3 to 5
+USUAL_TUPLES = 4  # per slot, if a trace records single tuples; POTUS's tasks process 3 to 5
 
 
 class Series(NamedTuple):
-    """What came in each slot."""
+    """The arrivals of each slot."""
 
     name: str
     counts: Counts
     slot: float  # its length in seconds
-    interval: float = 0.0  # seconds that a recording's counts are of; 0: tuples were recorded one by one, or drawn
+    interval: float = 0.0  # of a recording's counts, in seconds; 0: single tuples, or random arrivals
 
     @property
     def interpolated(self) -> bool:
-        """Whether slots are shorter than what was recorded, within which tuples are taken to come evenly."""
+        """Whether slots are shorter than the recorded intervals, in which arrivals are assumed to be even."""
         return self.slot < self.interval * (1 - 1e-9)
 
 
 def find_series(text: str, slot: float | None, slots: int | None, seed: int) -> Series:
-    """Return the counts that a file or a process such as `poisson:rate=8` gives, of as many slots as asked for.
+    """Return the counts of a file or a process such as `poisson:rate=8`, for a number of slots.
 
-    A recording gives no more than it has. Without `slot` its slots are as long as its own intervals, or bring a few
-    tuples where it tells of tuples one by one; another process has the slot of its description.
+    A recording may have fewer. Without `slot`, its slots are its own intervals or, if it records single tuples, long
+    enough for a few tuples; another process has the slot of its description.
     """
     if slot is not None and not 0 < slot < math.inf:
         raise InvalidInput("slot", f"expected a number of seconds > 0, got {slot:g}")
@@ -60,26 +60,28 @@ def find_series(text: str, slot: float | None, slots: int | None, seed: int) -> 
 
 
 def _process(text: str, slot: float | None) -> ArrivalProcess:
-    """Return the process that a text describes, its slot given there or apart from it."""
-    told = re.search(r"[:,]slot=", text)
+    """Return the process of a text, with the slot of the text or a separate one."""
+    has_slot = re.search(r"[:,]slot=", text)
     if slot is None:
         process = arrivals(text)
-        return process if told or not isinstance(process, Replay) else _in_own_slots(process, None)
-    if told:
+        return process if has_slot or not isinstance(process, Replay) else _in_own_slots(process, None)
+    if has_slot:
         raise InvalidInput("slot", f"expected one length, got {slot:g} and another in {text}; leave one out")
     return arrivals(f"{text}{',' if ':' in text else ':'}slot={slot!r}")
 
 
 def _in_own_slots(process: Replay, slot: float | None) -> Replay:
-    """Return a recording in slots of a length; None: of its own intervals, or of a few tuples each."""
+    """Return a recording with a slot length; None: its own intervals, or long enough for a few tuples."""
     return msgspec.structs.replace(process, slot=slot or usual_slot(process.trace) / process.speed)
 
 
 def _number(process: ArrivalProcess, slots: int | None) -> int:
-    """Return how many slots to take: no more than a recording has."""
+    """Return the number of slots: at most that of the recording."""
     number = float(USUAL_SLOTS if slots is None else slots)
     if isinstance(process, Replay):
-        there = (process.trace.seconds / process.speed / process.slot) * (1 + 1e-9)  # a whole number but for rounding
+        there = (process.trace.seconds / process.speed / process.slot) * (
+            1 + 1e-9
+        )  # a whole number except for rounding
         number = there if slots is None else min(there, number)
     if number > MOST_SLOTS:
         problem = f"expected at most {MOST_SLOTS:,} slots, got {number:,.0f}; ask for longer ones or fewer --slots"
@@ -90,7 +92,7 @@ def _number(process: ArrivalProcess, slots: int | None) -> int:
 
 
 def usual_slot(trace: Trace) -> float:
-    """Return a trace's own interval, or where it has none, 1, 2 or 5 times a power of ten that brings a few tuples."""
+    """Return a trace's interval or, if it has none, 1, 2 or 5 times a power of ten with a few tuples."""
     if not trace.recorded:
         return float(np.median(np.diff(trace.times)))
     wanted = math.log10(USUAL_TUPLES / trace.rate)

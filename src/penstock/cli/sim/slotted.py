@@ -1,4 +1,4 @@
-"""`penstock sim slotted`: which tasks should tuples go to, and which queue should send first?"""
+"""`penstock sim slotted`: simulate an application in time slots, and compare routing policies."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +34,7 @@ from penstock.cli.sim.options import (
     WarmUpOption,
 )
 from penstock.cli.sim.scenario import find_arrivals, find_scenario
-from penstock.cli.sim.slotted_tables import Told, print_found, print_found_json
+from penstock.cli.sim.slotted_tables import SlottedReport, print_report, print_report_json
 from penstock.model.errors import InvalidInput
 from penstock.model.plan import Plan
 from penstock.policies.registry import forecaster as make_forecaster
@@ -98,8 +98,8 @@ def slotted(
     timed = {"slots": slots, "warm_up": warm_up, "look": look, "seeds": scenario.seeds, "check": check}
     found = _simulated(setting, routings, sends, process, timed, quiet=as_json)
     notes = _notes(setting, scenario.plan, sends)
-    told = Told(setting, found, scenario.placed_by, arrivals, look, list(scenario.seeds), notes)
-    _show(told, check, plot, as_json)
+    report = SlottedReport(setting, found, scenario.placed_by, arrivals, look, list(scenario.seeds), notes)
+    _show(report, check, plot, as_json)
 
 
 def _simulated(
@@ -110,24 +110,24 @@ def _simulated(
     timed: dict[str, Any],
     quiet: bool,
 ) -> RoutingComparison:
-    """Simulate each routing with each seed, counting along."""
+    """Simulate each routing with each seed, with a progress bar."""
     timed = {**timed, "slots": timed["slots"] or DEFAULT_SLOTS}
-    with counting("simulating", len(routings) * len(timed["seeds"]), quiet=quiet) as tell:
+    with counting("simulating", len(routings) * len(timed["seeds"]), quiet=quiet) as advance:
         return simulate_application(
-            setting, routings, sends=sends, arrivals=process, **timed, on_result=lambda spec: tell(spec, 1)
+            setting, routings, sends=sends, arrivals=process, **timed, on_result=lambda spec: advance(spec, 1)
         )
 
 
-def _show(told: Told, check: bool, plot: Path | None, as_json: bool) -> None:
-    """Draw what was found, where that is asked for, and print it."""
+def _show(report: SlottedReport, check: bool, plot: Path | None, as_json: bool) -> None:
+    """Print the results, and draw them if a file is named."""
     if plot is not None:
         from penstock.cli.sim.slotted_plots import plot_simulation  # imports matplotlib
 
-        plot_simulation(told.found, f"{told.setting.topology.name} on {told.setting.cluster.name}", plot)
+        plot_simulation(report.found, f"{report.setting.topology.name} on {report.setting.cluster.name}", plot)
     if as_json:
-        print_found_json(told)
+        print_report_json(report)
         return
-    print_found(told)
+    print_report(report)
     if check:
         console.print("checked: in every slot every tuple was in exactly one place", style="dim")
     if plot is not None:
@@ -145,27 +145,27 @@ def _look(ahead: int | None, forecaster: str | None) -> LookAhead:
 
 
 def _routings(
-    setting: SlottedApplication, asked: Sequence[str] | None, given: Plan | None, file: Path | None
+    setting: SlottedApplication, requested: Sequence[str] | None, plan: Plan | None, file: Path | None
 ) -> list[str]:
-    """Return the routings to compare: those asked for, else the plan's, else all; of `all` the plan's as it has it."""
+    """Return the routings to compare: the requested ones, else the plan's, else all; `all` includes the plan's."""
     planned = None
-    if given is not None and (asked is None or "all" in asked):
+    if plan is not None and (requested is None or "all" in requested):
         with naming(file or ""):
-            planned = planned_routing(given.tuples, setting.topology)
-    wanted = list(asked or [planned or "all"])
+            planned = planned_routing(plan.tuples, setting.topology)
+    wanted = list(requested or [planned or "all"])
     named = list(dict.fromkeys(spec for spec in [*([planned] if planned else []), *wanted] if spec != "all"))
     return all_routings(setting, named) if "all" in wanted else named
 
 
-def _planned_sending(given: Plan | None) -> str | None:
-    sending = "" if given is None else given.tuples.sending
+def _planned_sending(plan: Plan | None) -> str | None:
+    sending = "" if plan is None else plan.tuples.sending
     return None if sending in ("", "none") else sending
 
 
-def _notes(setting: SlottedApplication, given: Plan | None, sends: str | None) -> list[str]:
-    """Say what a user might expect to be otherwise: a plan's sending without a link, streams that no routing rules."""
+def _notes(setting: SlottedApplication, plan: Plan | None, sends: str | None) -> list[str]:
+    """Return notes on ignored settings: a plan's sending without --link, streams that keep their grouping."""
     notes = []
-    planned = _planned_sending(given)
+    planned = _planned_sending(plan)
     if planned is not None and sends is None:
         notes.append(f"the plan's sending, {planned}, has nothing to decide without --link TUPLES")
     fixed = [f"{one.label} ({one.grouping})" for one in setting.topology.streams if one.grouping not in SPREADING]

@@ -1,4 +1,4 @@
-"""The picture of a simulation: what waits over time, and how response times are distributed, a line a routing."""
+"""The picture of a slotted simulation: backlog over time and the distribution of response times, per routing."""
 
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ from penstock.simulation.slotted import RoutingComparison
 
 COLOURS = ("#4878a8", "#5b9a68", "#8a6bb1", "#b8963e", "#4fa6ad", "#a85c7f", "#6b6b8f", "#8c6d4f", "#7a9a3c")
 DASHES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (1, 1)))  # curves may lie on one another
-POINTS = 250  # that a line over time has: more would be a band
-FAR = 30.0  # largest to smallest from which on an axis is logarithmic
-SERVED_AHEAD = 0.1  # slots that stand for none at all, where the axis is logarithmic
+POINTS = 250  # of a line over time; more would look like a band
+FAR = 30.0  # ratio above which an axis is logarithmic
+SERVED_AHEAD = 0.1  # slots that represent 0 on a logarithmic axis
 RAREST = 1e-4  # share of tuples down to which the distribution is drawn
 
 
@@ -51,7 +51,7 @@ def plot_simulation(found: RoutingComparison, title: str, path: Path) -> None:
 
 
 def _coarse(series: np.ndarray, slot_ms: float) -> tuple[np.ndarray, np.ndarray]:
-    """Average over stretches of equal length, so that a line can be followed."""
+    """Average over intervals of equal length, for a readable line."""
     each = max(1, len(series) // POINTS)
     whole = len(series) // each * each
     middles = (np.arange(whole // each) + 0.5) * each * slot_ms / 1e3
@@ -59,7 +59,7 @@ def _coarse(series: np.ndarray, slot_ms: float) -> tuple[np.ndarray, np.ndarray]
 
 
 def _exceeding(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct times, and which share of all is longer than each."""
+    """Return the distinct times, and the share of all that exceeds each."""
     values, counts = np.unique(times, return_counts=True)
     longer = 1.0 - np.cumsum(counts) / max(1, counts.sum())
     return np.concatenate([values[:1], values]), np.concatenate([[1.0], longer])

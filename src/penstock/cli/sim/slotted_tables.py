@@ -1,4 +1,4 @@
-"""What a simulation found, as a table for people and as JSON for programs."""
+"""The results of a slotted simulation, as a table and as JSON."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -13,48 +13,47 @@ COLUMNS = (
 )  # fmt: skip
 NARROW = ("response\nms", "p99\nms", "cost\n/slot", "× least", "backlog", "left")
 NARROW_SENDING = ("response\nms", "p99\nms", "backlog", "queue", "waits\nms", "Jain", "left")
-OFF = 0.03  # share by which what came may differ from the rate asked for before that is told
+OFF = 0.03  # relative difference of the actual and the requested rate that is reported
 
 
-class Told(NamedTuple):
-    """What was asked of a simulation, and what it found."""
+class SlottedReport(NamedTuple):
+    """The settings of a simulation, and its results."""
 
     setting: SlottedApplication
     found: RoutingComparison
     placed_by: str
-    arrivals: str | None  # as the user says it
+    arrivals: str | None  # as the user wrote it
     look: LookAhead
     seeds: Sequence[int]
-    notes: Sequence[str]  # that a user should know
+    notes: Sequence[str]  # for the user
 
     @property
     def origin(self) -> str:
-        """What comes, in words."""
+        """The arrivals, in words."""
         known = getattr(self.setting.topology, "offered_tps", None) is not None
         return self.arrivals or ("Poisson at its own rate" if known else "Poisson at 80 % of what it can carry")
 
     @property
     def all_notes(self) -> list[str]:
-        """What there is to say beside the figures."""
-        asked, offered = self.found.asked_tps, self.found.load.offered_tps
-        if asked is None or abs(offered / asked - 1) <= OFF:
+        """The notes of the simulation, and one on a rate that differs from the requested one."""
+        requested, offered = self.found.asked_tps, self.found.load.offered_tps
+        if requested is None or abs(offered / requested - 1) <= OFF:
             return list(self.notes)
         seconds = (self.found.slots - self.found.warm_up) * self.found.slot_ms / 1e3
-        came = (
-            f"{number(offered, 4)}/s arrived in the {number(seconds)} measured s, {number(asked, 4)}/s were requested"
-        )
-        return [f"{came}: the rate is a mean over a longer time; add --slots", *self.notes]
+        arrived = f"{number(offered, 4)}/s arrived in the {number(seconds)} measured s"
+        difference = f"{arrived}, {number(requested, 4)}/s were requested"
+        return [f"{difference}: the rate is a mean over a longer time; add --slots", *self.notes]
 
 
-def print_found(told: Told) -> None:
-    """Print what was simulated, a line a routing, and what is odd about it."""
-    setting, found = told.setting, told.found
+def print_report(report: SlottedReport) -> None:
+    """Print the settings, a row per routing, and notes."""
+    setting, found = report.setting, report.found
     console.print(
         f"[bold]{setting.topology.name}[/] ({setting.topology.task_count} tasks) on [bold]{setting.cluster.name}[/], "
-        f"placed by {told.placed_by}",
+        f"placed by {report.placed_by}",
         soft_wrap=True,
     )
-    console.print(f"[dim]{_circumstances(told)}[/]\n", soft_wrap=True)
+    console.print(f"[dim]{_circumstances(report)}[/]\n", soft_wrap=True)
     columns = COLUMNS if console.width >= WIDE else NARROW_SENDING if setting.link is not None else NARROW
     rows = table("routing", *columns)
     for result in found.results:
@@ -63,23 +62,23 @@ def print_found(told: Told) -> None:
     console.print(rows)
     if (text := warning(found.load)) is not None:
         console.print(f"[yellow]{text}[/]", soft_wrap=True)
-    for note in told.all_notes:
+    for note in report.all_notes:
         console.print(note, style="dim", markup=False, soft_wrap=True)
-    spread = "; ± one standard deviation over seeds" if len(told.seeds) > 1 else ""
+    spread = "; ± one standard deviation over seeds" if len(report.seeds) > 1 else ""
     star = "★ lowest mean response time; within 1 % the lowest cost"
     console.print(f"\n{star}{spread}. Simulated, nothing ran.", style="dim", soft_wrap=True)
 
 
-def _circumstances(told: Told) -> str:
-    found, look, link = told.found, told.look, told.setting.link
+def _circumstances(report: SlottedReport) -> str:
+    found, look, link = report.found, report.look, report.setting.link
     parts = [f"{found.slots:,} slots of {found.slot_ms:g} ms, {found.warm_up:,} of them warm-up"]
-    parts.append(f"{told.origin}: {number(found.load.offered_tps, 4)}/s offered")
+    parts.append(f"{report.origin}: {number(found.load.offered_tps, 4)}/s offered")
     if link is not None:
         parts.append(f"{plural(link, 'tuple')} a slot may leave a machine, sent by {found.sends}")
     if look.ahead:
         parts.append(f"sources look {plural(look.ahead, 'slot')} ahead ({look.forecaster})")
-    if len(told.seeds) > 1:
-        parts.append(f"means over {len(told.seeds)} seeds")
+    if len(report.seeds) > 1:
+        parts.append(f"means over {len(report.seeds)} seeds")
     return "; ".join(parts)
 
 
@@ -102,7 +101,7 @@ def _cells(found: RoutingComparison, result: RoutingResult) -> dict[str, str]:
 
 
 def warning(load: SlottedLoad) -> str | None:
-    """Say in one line that more comes than can be carried, and what the limit is."""
+    """Describe an overload and its limit in one line; None: there is none."""
     offered = f"{number(load.offered_tps, 4)}/s offered"
     if load.phantom_tps:
         offered += f" and {number(load.phantom_tps, 4)}/s of phantoms"
@@ -119,27 +118,27 @@ def warning(load: SlottedLoad) -> str | None:
     return None
 
 
-def print_found_json(told: Told) -> None:
-    """Print everything as JSON."""
-    setting, found = told.setting, told.found
+def print_report_json(report: SlottedReport) -> None:
+    """Print the report as JSON."""
+    setting, found = report.setting, report.found
     print_json(
         {
             "application": setting.topology.name,
             "cluster": setting.cluster.name,
-            "placement": told.placed_by,
+            "placement": report.placed_by,
             "slots": found.slots,
             "slot_ms": found.slot_ms,
             "warm_up": found.warm_up,
-            "seeds": list(told.seeds),
-            "arrivals": told.origin,
+            "seeds": list(report.seeds),
+            "arrivals": report.origin,
             "asked_tps": found.asked_tps,
             "link": setting.link,
             "sending": found.sends,
-            "look_ahead": told.look.ahead,
-            "forecaster": told.look.forecaster if told.look.ahead else None,
+            "look_ahead": report.look.ahead,
+            "forecaster": report.look.forecaster if report.look.ahead else None,
             "load": found.load._asdict(),
             "warning": warning(found.load),
-            "notes": told.all_notes,
+            "notes": report.all_notes,
             "best": found.best.routing,
             "routings": [_record(found, result) for result in found.results],
         }

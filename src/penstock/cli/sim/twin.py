@@ -1,4 +1,4 @@
-"""`penstock sim twin`: the latency of an application, and where its time goes, as an emulated run would have them."""
+"""`penstock sim twin`: simulate an emulated run event by event."""
 
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from penstock.simulation.twin import DEFAULT_SECONDS, TwinResult, simulate_event
 EXAMPLE = "penstock sim twin word-count li-10 --policy t-storm --rate 5000 --duration 60"
 PERCENTILES = ("mean_s", "p50_s", "p95_s", "p99_s")
 MOST_MACHINES = 12  # in the table; --json has all
-FULL = 0.95  # share of a machine's cores in use from which on it is marked
+FULL = 0.95  # used share of a machine's cores above which it is marked
 
 
 def twin(
@@ -62,7 +62,7 @@ def twin(
     """
     refuse_outputs(None, plot, application, cluster)
     if records is not None:
-        refuse_unwritable(records, "--records")  # before all is simulated
+        refuse_unwritable(records, "--records")  # before the simulation
     scenario = find_scenario(application, cluster, chosen_parameters(parameter, parameters), plan, policy, seed)
     found = simulate_events(
         scenario.application,
@@ -87,7 +87,7 @@ def twin(
 
 
 def warning(found: TwinResult) -> str | None:
-    """Say in one line that more comes than can be carried."""
+    """Describe an overload in one line; None: there is none."""
     load, offered = found.load, number(found.load.offered_tps, 4)
     if load.exceeded:
         return (
@@ -154,7 +154,7 @@ def _tables(case: Scenario, found: TwinResult) -> list[Any]:
 
 
 def _by_component(case: Scenario, found: TwinResult) -> dict[str, float]:
-    """Return the tuples a second that each component processes."""
+    """Return the tuples per second that each component processes."""
     tasks = expand_tasks(case.application)
     total = sum_by(tasks.component, found.average("processed"), len(tasks.position)) / found.spans[0].seconds
     names = [case.application.components[position].name for position in tasks.position]

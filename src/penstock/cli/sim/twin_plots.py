@@ -1,4 +1,4 @@
-"""The picture of a simulation by events: how latencies are distributed, and how busy machines are."""
+"""The picture of a twin's simulation: the distribution of latencies, and the load of machines."""
 
 from pathlib import Path
 
@@ -11,8 +11,8 @@ from penstock.cli.sim.twin import FULL
 from penstock.model.taskgraph import Floats
 from penstock.simulation.twin import TwinResult
 
-POINTS = 2000  # of a line; more would not be seen
-RAREST = 1e-4  # share of tuples down to which the distribution is drawn, where there are as many
+POINTS = 2000  # of a line; more are invisible
+RAREST = 1e-4  # share of tuples down to which the distribution is drawn, if there are enough
 
 
 def plot_events(found: TwinResult, case: Scenario, path: Path) -> None:
@@ -48,6 +48,6 @@ def plot_events(found: TwinResult, case: Scenario, path: Path) -> None:
 
 
 def longer(latencies: Floats) -> tuple[Floats, Floats]:
-    """Return times, and the share of tuples that take longer than each, down to one tuple: rarer ones were not seen."""
+    """Return times, and the share of tuples that take longer than each, down to one tuple."""
     shares = np.geomspace(1.0, max(RAREST, 1.0 / len(latencies)), POINTS)
     return np.quantile(latencies, 1.0 - shares), shares

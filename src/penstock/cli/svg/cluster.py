@@ -22,9 +22,9 @@ BAR, SLOT = "#2f76b5", ("#e3f5e8", "#2f9e5b")
 
 
 def cluster_svg(cluster: Cluster, used: Fullness | None = None, needed: Collection[str] = ()) -> bytes:
-    """Return the drawing of a cluster as an SVG file; with `used`, coloured by how full everything is.
+    """Return the drawing of a cluster as an SVG file; with `used`, coloured by utilisation.
 
-    What is `needed` has its name written in a large network, too, though it may be idle.
+    In a large network the names of `needed` elements are shown even if they are idle.
     """
     page = Page(cluster.name)
     page.text(MARGIN, 34, cluster.name, points=18, bold=True)
@@ -46,7 +46,7 @@ def cluster_svg(cluster: Cluster, used: Fullness | None = None, needed: Collecti
 
 
 def _draw_hosts(page: Page, cluster: Cluster, used: Fullness | None = None) -> float:
-    """Put the hosts on the page one after another, as many beside each other as fit; return where they end."""
+    """Put the hosts on the page one after another, filling each row; return their lower edge."""
     width, height = _card_size(cluster)
     most = max(machine.cpu for machine in cluster.machines)
     x, y, row_end = float(MARGIN), float(TOP), float(TOP)

@@ -1,8 +1,8 @@
-"""A diagram of nodes and links: where nodes stand, how links run around the nodes of others, where labels go.
+"""A diagram of nodes and links: positions of nodes, routes of links around other nodes, places of labels.
 
 No two nodes overlap, no link passes under a node that it does not join, and no label touches a node, another label or
-the end of a link. A label stands on its own link, as near to the middle as that allows. Where there is no such place
-for one, the nodes move apart and everything is placed again.
+the end of a link. A label stands on its own link, as near to the middle as possible. If there is no such
+place for one, the nodes move apart and everything is placed again.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ BESIDE = 16.0  # between two links that join the same nodes
 END = 9.0  # of every link that stays visible at both ends
 GROWTH = 1.12
 ROUNDS, PATIENCE = 60, 5
-HIDDEN = 0.15  # other links that a label may hide on average; where it is more, nodes move apart some times
+HIDDEN = 0.15  # links that a label may hide on average; above it, nodes move apart a few times
 PLACES = 0.5 + np.array([0, *(sign * step for step in range(1, 18) for sign in (1, -1))]) / 40  # along a link
 LABEL_GAP = 2.0
 
@@ -112,7 +112,7 @@ def _parts(count: int, ends: Ints) -> list[Ints]:
 
 
 def route(centres: Floats, sizes: Floats, ends: Ints) -> list[Floats]:
-    """Return the line of every link: straight where it can be, else around the nodes that it does not join."""
+    """Return the line of every link: straight if possible, else around the nodes that it does not join."""
     boxes, walls = boxes_around(centres, sizes), boxes_around(centres, sizes, CLEAR)
     lines = []
     for number, (a, b) in enumerate(ends):
@@ -126,19 +126,19 @@ def route(centres: Floats, sizes: Floats, ends: Ints) -> list[Floats]:
 
 
 def _aside(number: int, ends: Ints) -> float:
-    """Return how far a link keeps from the straight way between its nodes, for others between the same two."""
+    """Return the offset of a link from the straight line between its nodes, to separate parallel links."""
     alike = np.flatnonzero((np.sort(ends, axis=1) == np.sort(ends[number])).all(axis=1))
     return BESIDE * (float(np.searchsorted(alike, number)) - (len(alike) - 1) / 2)
 
 
 def _normal(start: Floats, end: Floats) -> Floats:
-    way = end - start
-    length = float(np.hypot(*way)) or 1.0
-    return np.array([-way[1], way[0]]) / length
+    direction = end - start
+    length = float(np.hypot(*direction)) or 1.0
+    return np.array([-direction[1], direction[0]]) / length
 
 
 def _around(start: Floats, end: Floats, walls: Floats, clear: float) -> Floats:
-    """Return the shortest way from point to point past walls, over the corners of those in the way."""
+    """Return the shortest path between two points around walls, over their corners."""
     met: set[int] = set()
     line = np.vstack([start, end])
     while True:
@@ -151,11 +151,11 @@ def _around(start: Floats, end: Floats, walls: Floats, clear: float) -> Floats:
         covered = overlapping(np.hstack([corners - 1e-6, corners + 1e-6]), walls).any(axis=1)
         points = np.vstack([start, end, corners[~covered]])
         first, second = np.triu_indices(len(points), 1)
-        open_ways = ~hits(points[first], points[second], walls[sorted(met)]).any(axis=1)
+        free = ~hits(points[first], points[second], walls[sorted(met)]).any(axis=1)
         graph = nx.Graph()
         graph.add_nodes_from((0, 1))
         lengths = np.hypot(*(points[first] - points[second]).T)
-        graph.add_weighted_edges_from(zip(first[open_ways], second[open_ways], lengths[open_ways], strict=True))
+        graph.add_weighted_edges_from(zip(first[free], second[free], lengths[free], strict=True))
         if not nx.has_path(graph, 0, 1):
             return line
         line = points[nx.dijkstra_path(graph, 0, 1)]
@@ -164,7 +164,7 @@ def _around(start: Floats, end: Floats, walls: Floats, clear: float) -> Floats:
 def _labels(
     centres: Floats, sizes: Floats, links: Sequence[Link], lines: Sequence[Floats]
 ) -> tuple[list[Floats | None], int]:
-    """Return a place for every label, or no places where one has none, and how often they hide other links."""
+    """Return a place for every label, or no places if one has none, and how many links they hide."""
     boxes = boxes_around(centres, sizes, LABEL_GAP)
     starts, stops = (np.vstack([segments(line)[end] for line in lines] or [np.zeros((0, 2))]) for end in (0, 1))
     owner = np.repeat(np.arange(len(lines)), [len(line) - 1 for line in lines])

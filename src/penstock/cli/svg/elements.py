@@ -1,4 +1,4 @@
-"""The pieces of an SVG drawing: rectangles, texts, lines, each with what a pointer over it shows.
+"""The pieces of an SVG drawing: rectangles, texts, lines, each with its tooltip.
 
 Pages are complete in themselves: no fonts, scripts or styles from elsewhere. Text is measured by a rule of thumb, on
 the wide side, since the reader's font is not known.
@@ -76,7 +76,7 @@ class Page:
 
     def path(
         self,
-        way: str,
+        data: str,
         *,
         stroke: str,
         width: float,
@@ -86,7 +86,13 @@ class Page:
         kind: str = "",
     ) -> None:
         """Put a line on the page, along an SVG path."""
-        attributes = {"d": way, "fill": "none", "stroke": stroke, "stroke-width": _n(width), "stroke-linejoin": "round"}
+        attributes = {
+            "d": data,
+            "fill": "none",
+            "stroke": stroke,
+            "stroke-width": _n(width),
+            "stroke-linejoin": "round",
+        }
         if arrow:
             attributes["marker-end"] = f"url(#{self._arrow_head(stroke)})"
         if dashed:
@@ -100,11 +106,11 @@ class Page:
         shown = [*points[:-1], (x2 - cut * (x2 - x1), y2 - cut * (y2 - y1))]
         for x, y in points:
             self._reach(x, y)
-        way = "M" + " L".join(f"{x:.1f},{y:.1f}" for x, y in shown)
-        self.path(way, width=width, arrow=arrow, **how)
+        data = "M" + " L".join(f"{x:.1f},{y:.1f}" for x, y in shown)
+        self.path(data, width=width, arrow=arrow, **how)
 
     def facts(self, y: float, parts: Sequence[str], points: float = 12) -> float:
-        """Put facts joined by dots on lines no wider than the page so far; return where the next line would stand."""
+        """Put facts joined by dots on lines no wider than the page so far; return the position of the next line."""
         room = int((max(self._width, LEAST_WIDTH) - MARGIN) / text_width("n", points))
         for line in wrapped(parts, room):
             self.text(MARGIN, y, line.plain, points=points, colour=MUTED)
@@ -154,7 +160,7 @@ def widest(texts: Sequence[str], points: float, bold: bool = False) -> float:
 
 
 def shortened(words: str, points: float, width: float, bold: bool = False) -> str:
-    """Return a text that fits into a width, its end cut off where it must be."""
+    """Return a text that fits into a width, its end cut off if necessary."""
     while len(words) > 1 and text_width(words, points, bold) > width:
         words = words.removesuffix("…")[:-1] + "…"
     return words

@@ -1,10 +1,10 @@
-"""The colours of what is in use: from pale for little to red for all of it, grey for what has failed."""
+"""The colours of utilisation: from pale for low to red for full; grey for failed elements."""
 
 from penstock.cli.drawing.usage import Fullness
 from penstock.cli.svg.elements import MUTED, Page, text_width
 
 FAILED = "#c4c9cf"
-STEPS = (  # from a share on
+STEPS = (  # by minimum share
     (0.0, "#e3e9f0", "idle"),
     (1e-9, "#b4dfbe", "below 50 %"),
     (0.5, "#6fc184", "50 to 80 %"),
@@ -14,7 +14,7 @@ STEPS = (  # from a share on
 
 
 def paint(element: str, used: Fullness | None, otherwise: str) -> str:
-    """Return the colour of an element; `otherwise` where nobody says how full anything is."""
+    """Return the colour of an element; `otherwise` if utilisation is unknown."""
     if used is None:
         return otherwise
     share = used.get(element, 0.0)
@@ -32,7 +32,7 @@ def has_failed(element: str, used: Fullness | None) -> bool:
 
 
 def words_of(element: str, used: Fullness | None) -> str:
-    """Write how full an element is; nothing where nobody says."""
+    """Format the utilisation of an element; empty if it is unknown."""
     if used is None:
         return ""
     share = used.get(element, 0.0)
@@ -40,13 +40,13 @@ def words_of(element: str, used: Fullness | None) -> str:
 
 
 def in_use(element: str, used: Fullness | None) -> str:
-    """Write the same as the end of a longer text."""
+    """Format the utilisation as the end of a longer text."""
     words = words_of(element, used)
     return f"; {words}" if words else ""
 
 
 def draw_legend(page: Page, left: float, top: float, failed: bool = True) -> float:
-    """Put what the colours mean on the page; return where that ends."""
+    """Put the legend of the colours on the page; return its lower edge."""
     x = left
     for colour, words in [*((colour, words) for _, colour, words in STEPS), *([(FAILED, "failed")] if failed else [])]:
         page.rectangle(x, top, 14, 14, fill=colour, stroke=MUTED, round_by=3)

@@ -9,7 +9,7 @@ Truths = NDArray[np.bool_]
 
 
 def boxes_around(centres: Floats, sizes: Floats, margin: float = 0.0) -> Floats:
-    """Return boxes [N, 4] (left, top, right, bottom) of so large nodes, a margin wider on every side."""
+    """Return boxes [N, 4] (left, top, right, bottom) of nodes with centres and sizes, extended by a margin."""
     half = sizes / 2 + margin
     return np.hstack([centres - half, centres + half])
 
@@ -23,9 +23,9 @@ def overlapping(boxes: Floats, others: Floats) -> Truths:
 
 def hits(start: Floats, end: Floats, boxes: Floats) -> Truths:
     """Return which segments pass through the inside of which boxes: [N, M] (the slab method)."""
-    origin, way = start[:, None, :], (end - start)[:, None, :]
-    still = np.abs(way) < 1e-12
-    step = np.where(still, 1.0, way)
+    origin, direction = start[:, None, :], (end - start)[:, None, :]
+    still = np.abs(direction) < 1e-12
+    step = np.where(still, 1.0, direction)
     near, far = (boxes[None, :, :2] - origin) / step, (boxes[None, :, 2:] - origin) / step
     inside = (boxes[None, :, :2] < origin) & (origin < boxes[None, :, 2:])
     enters = np.where(still, np.where(inside, -np.inf, np.inf), np.minimum(near, far)).max(axis=2)
@@ -36,11 +36,11 @@ def hits(start: Floats, end: Floats, boxes: Floats) -> Truths:
 
 def crossings(start: Floats, end: Floats) -> int:
     """Count the pairs of segments that cross; a shared end is no crossing."""
-    way = end - start
+    direction = end - start
 
     def side(points: Floats) -> Floats:
         off = points[None, :, :] - start[:, None, :]
-        product: Floats = way[:, None, 0] * off[..., 1] - way[:, None, 1] * off[..., 0]
+        product: Floats = direction[:, None, 0] * off[..., 1] - direction[:, None, 1] * off[..., 0]
         return product
 
     apart = side(start) * side(end) < -1e-6
@@ -59,9 +59,9 @@ def along(line: Floats, shares: Floats) -> Floats:
 
 
 def leaving(box: Floats, inside: Floats, outside: Floats) -> Floats:
-    """Return where the way from a point inside a box to one outside crosses the box's edge."""
-    way = outside - inside
-    room = np.where(way > 0, box[2:] - inside, inside - box[:2])
-    shares = np.divide(room, np.abs(way), out=np.full(2, np.inf), where=np.abs(way) > 1e-12)
-    point: Floats = inside + way * min(float(shares.min()), 1.0)
+    """Return where the line from a point inside a box to one outside crosses the box's edge."""
+    direction = outside - inside
+    room = np.where(direction > 0, box[2:] - inside, inside - box[:2])
+    shares = np.divide(room, np.abs(direction), out=np.full(2, np.inf), where=np.abs(direction) > 1e-12)
+    point: Floats = inside + direction * min(float(shares.min()), 1.0)
     return point

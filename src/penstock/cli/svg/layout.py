@@ -57,14 +57,14 @@ def _candidates(sizes: Floats, ends: Ints, tops: Sequence[int], apart: Floats) -
     if len(sizes) <= CIRCLE:
         yield _points(nx.circular_layout(graph)) * float(length.mean()) * len(sizes) / 6
     if len(sizes) <= TURNED:
-        ways = _downwards(graph, tops)
+        links = _downwards(graph, tops)
         for room in (2 * GAP, 5 * GAP):
-            yield in_layers(sizes, ways, GAP, float(apart[1]) + room)
-            yield in_layers(sizes[:, ::-1], ways, GAP, float(apart[0]) + room)[:, ::-1]
+            yield in_layers(sizes, links, GAP, float(apart[1]) + room)
+            yield in_layers(sizes[:, ::-1], links, GAP, float(apart[0]) + room)[:, ::-1]
 
 
 def by_stress(graph: Any) -> Floats:
-    """Return centres whose distances are near the lengths of the shortest ways; the longer axis lies level."""
+    """Return centres whose distances are near the lengths of the shortest paths; the longer axis lies level."""
     lengths = dict(nx.all_pairs_dijkstra_path_length(graph))
     wanted = np.array([[lengths[a][b] for b in graph] for a in graph])
     start = _scaled_down(wanted)
@@ -90,12 +90,12 @@ def _scaled_down(wanted: Floats) -> Floats:
     return points
 
 
-def in_layers(sizes: Floats, ways: Sequence[tuple[int, int]], beside: float, below: float) -> Floats:
-    """Return centres in layers from top to bottom, every way leading downwards."""
+def in_layers(sizes: Floats, links: Sequence[tuple[int, int]], beside: float, below: float) -> Floats:
+    """Return centres in layers from top to bottom, every link pointing downwards."""
     vertices = [Vertex(number) for number in range(len(sizes))]
     for vertex, (width, height) in zip(vertices, sizes.tolist(), strict=True):
         vertex.view = VertexViewer(width, height)
-    whole = Graph(vertices, [Edge(vertices[a], vertices[b]) for a, b in ways])
+    whole = Graph(vertices, [Edge(vertices[a], vertices[b]) for a, b in links])
     for part in whole.C:
         layout = SugiyamaLayout(part)
         layout.xspace, layout.yspace = beside, below
@@ -115,7 +115,7 @@ def _points(found: dict[int, Floats]) -> Floats:
 
 
 def _without_overlaps(centres: Floats, sizes: Floats) -> Floats:
-    """Push nodes apart that are too near; where that does not end, spread everything."""
+    """Push nodes apart that are too near; if that does not end, scale everything."""
     at = centres.copy()
     for push in range(4 * PUSHES):
         boxes = boxes_around(at, sizes, GAP / 2)

@@ -1,7 +1,7 @@
 """A routed network as SVG: machines and switches as nodes, links as lines as wide as their bandwidth allows.
 
-Where it is large and only some of it is in use, that is what matters: everything else is a dot or a thin line, whose
-name a pointer shows, and names are written where they hide nothing.
+In a large network only the used elements are drawn in full: the others are dots or thin lines with their names as
+tooltips, and names are placed so that they hide nothing.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -28,7 +28,7 @@ DETAILED = 24  # nodes; of more, only names and failure probabilities are writte
 LABELLED = 150  # links; of more, only a pointer shows what they are like
 WIDTH = 1080.0  # that separate parts of a network share
 NAME_WIDTH, CROWDED_NAME = 150, 110
-THINNEST, THICKEST = 1.0, 7.0  # lines; where there are many, the thickest are thinner
+THINNEST, THICKEST = 1.0, 7.0  # lines; if there are many, the thickest are thinner
 DOT, LINE = 12.0, 13.0  # a node of a large network, and the height of a line of text
 UNDER = 8.0  # of a line that a node hides
 SMALL = 9  # points of a label
@@ -42,9 +42,9 @@ def draw_network(
     used: Fullness | None = None,
     needed: Collection[str] = (),
 ) -> float:
-    """Put a network on the page, coloured by how full everything is where that is given; return where it ends.
+    """Put a network on the page, coloured by utilisation if it is known; return its lower edge.
 
-    `needed` are elements that somebody has a use for though they may be idle, such as relays.
+    `needed` are elements that are in use though they may be idle, such as relays.
     """
     if len(cluster.node_index) > DETAILED and used is not None:
         return _draw_crowd(page, cluster, left, top, used, needed)
@@ -67,7 +67,7 @@ def draw_network(
 
 
 def link_labels(cluster: Cluster, state: Callable[[Link], str]) -> list[list[str]]:
-    """Return the lines of every link's label: how full it is, then what not all links have in common."""
+    """Return the lines of every link's label: utilisation, then the facts that differ between links."""
     if len(cluster.links) > LABELLED:
         return [[]] * len(cluster.links)
     alike = common_words(cluster)
@@ -80,7 +80,7 @@ def link_labels(cluster: Cluster, state: Callable[[Link], str]) -> list[list[str
 
 
 def common_words(cluster: Cluster) -> list[str]:
-    """Return what all links have in common: bandwidth, latency, failure probability."""
+    """Return the facts that all links have in common: bandwidth, latency, failure probability."""
     kinds = [{describe(link) for link in cluster.links} for describe in (_bandwidth, _latency, _fails)]
     return [words for kind in kinds if len(kind) == 1 for words in kind if words]
 
@@ -139,10 +139,10 @@ def _draw_crowd(
 
     def amount(name: str) -> float:
         share = used.get(name, 0.0)
-        return 2.0 if share is None else share  # what has failed comes before what is full
+        return 2.0 if share is None else share  # failed elements come before full ones
 
     drawn = zip(cluster.links, diagram.lines, strict=True)
-    for link, line in sorted(drawn, key=lambda one: amount(one[0].label)):  # what is in use on top
+    for link, line in sorted(drawn, key=lambda one: amount(one[0].label)):  # used links on top
         draw_link(page, cluster, link, line, used, directions=amount(link.label) > 0)
     for machine in cluster.machines:
         tip = machine_tip(machine) + in_use(machine.name, used)
@@ -182,7 +182,7 @@ def _overlap(one: Box, other: Box) -> bool:
 
 
 def _without_middle(words: str, points: float, width: float, bold: bool = False) -> str:
-    """Return a text that fits into a width, its middle left out where it must be: names often differ at their ends."""
+    """Return a text that fits into a width, its middle left out if necessary: names often differ at their ends."""
     most = int(width / text_width("n", points, bold))
     if len(words) <= most:
         return words
@@ -191,7 +191,7 @@ def _without_middle(words: str, points: float, width: float, bold: bool = False)
 
 
 def machine_words(machine: Machine, detailed: bool, used: Fullness | None) -> list[str]:
-    """Return what a machine's box says: its name, what it has, how full it is, how often it fails."""
+    """Return the lines of a machine's box: name, resources, utilisation, failure probability."""
     slots = plural(machine.slots, "slot") + (f" in {machine.processes}" if machine.processes > 1 else "")
     has = [
         f"{machine.cores} × {machine.speed:.3g}, {size(machine.memory_mb * 1e6)}",
@@ -201,7 +201,7 @@ def machine_words(machine: Machine, detailed: bool, used: Fullness | None) -> li
 
 
 def machine_tip(machine: Machine) -> str:
-    """Return what a pointer over a machine shows."""
+    """Return the tooltip of a machine."""
     parts = [
         f"{plural(machine.cores, 'core')} of speed {machine.speed:.3g}",
         f"{size(machine.memory_mb * 1e6)} of memory",
@@ -215,7 +215,7 @@ def machine_tip(machine: Machine) -> str:
 
 
 def link_tip(link: Link) -> str:
-    """Return what a pointer over a link shows."""
+    """Return the tooltip of a link."""
     parts = [_bandwidth(link), _latency(link), *filter(None, [_fails(link)])]
     return f"{link.label}: {', '.join(parts)}"
 
@@ -243,7 +243,7 @@ def draw_switch(page: Page, name: str, box: Sequence[float], used: Fullness | No
 
 
 def _switch(name: str, used: Fullness | None) -> tuple[str, str]:
-    """Return a switch's colour, and what a pointer over it shows."""
+    """Return a switch's colour, and its tooltip."""
     return (FAILED, f"{name}: switch; failed") if has_failed(name, used) else (SWITCH[0], f"{name}: switch")
 
 
@@ -256,7 +256,7 @@ def draw_link(
     directions: bool = True,
     more: str = "",
 ) -> None:
-    """Put a link on the page, as wide as its bandwidth allows; `more` is what a pointer shows besides what it is."""
+    """Put a link on the page, as wide as its bandwidth allows; `more` is added to its tooltip."""
     most = max(other.bandwidth_mbps for other in cluster.links)
     share = link.bandwidth_mbps / most if most else 0.0
     thickest = max(THICKEST - len(cluster.links) / 12, 3 * THINNEST)
@@ -272,16 +272,16 @@ def draw_link(
 
 
 def into_nodes(line: Floats, both: bool = True) -> Floats:
-    """Return a line that goes on a little below the nodes that it joins, for their corners are round."""
+    """Return a line extended under the nodes that it joins, whose corners are round."""
     longer = line.copy()
     for end, before in ((0, 1), (-1, -2)) if both else ((0, 1),):
-        way = line[end] - line[before]
-        longer[end] += way * UNDER / max(float(np.hypot(*way)), 1.0)
+        direction = line[end] - line[before]
+        longer[end] += direction * UNDER / max(float(np.hypot(*direction)), 1.0)
     return longer
 
 
 def draw_labels(page: Page, diagram: Diagram, labels: Sequence[Sequence[str]], alarm: str = INK) -> None:
-    """Put the labels of links on the page; what is said of the bottleneck, in the colour of an alarm."""
+    """Put the labels of links on the page; those of the bottleneck in the colour `alarm`."""
     for words, box in zip(labels, diagram.labels, strict=True):
         if box is None:
             continue

@@ -1,7 +1,7 @@
-"""A plan as SVG: machines with the tasks in their slots, a colour a component, and the network between them.
+"""A plan as SVG: machines with the tasks in their slots, a colour per component, and the network between them.
 
-With the load of a plan, free slots and machines are drawn too, links or traffic with how busy they are, and what limits
-the rate. Without it, a plan knows the slots and routes that it uses and no others.
+With the load of a plan, free slots and machines are drawn too, links or traffic with their load, and the bottleneck.
+Without it, only the used slots and routes are known.
 """
 
 from collections.abc import Mapping, Sequence
@@ -80,7 +80,7 @@ def plan_svg(plan: Plan, load: PlannedLoad | None = None) -> bytes:
 
 
 def _draw_components(page: Page, plan: Plan, colours: Mapping[str, str], top: float) -> float:
-    """Put the components with their colours on the page; return where that ends."""
+    """Put the components with their colours on the page; return its lower edge."""
     x = float(MARGIN)
     for name, slots in plan.tasks.items():
         words = f"{shortened(name, 11, NAME_WIDTH)} ×{len(slots)}"
@@ -97,7 +97,7 @@ class Card:
     """A machine of a plan: what its box says, and the tasks in its slots."""
 
     name: str
-    machine: Machine | None  # None where the cluster is not known
+    machine: Machine | None  # None if the cluster is unknown
     slots: Mapping[str, Tasks]  # those with tasks in them
     load: PlannedLoad | None
     cell: float  # the width of a slot
@@ -112,9 +112,9 @@ class Card:
             (f"{m.cores} × {m.speed:.3g}, cpu {percent(load.share('machine', m.name))}", load.limits("machine", m.name))
         ]
         if m.card_mbps:
-            ways = [(way, f"{m.name} ({way})") for way in ("out", "in")]
-            words = ", ".join(f"{way} {percent(load.share('network', name))}" for way, name in ways)
-            lines.append((words, any(load.limits("network", name) for _, name in ways)))
+            directions = [(each, f"{m.name} ({each})") for each in ("out", "in")]
+            words = ", ".join(f"{each} {percent(load.share('network', name))}" for each, name in directions)
+            lines.append((words, any(load.limits("network", name) for _, name in directions)))
         for kind, name in load.shares:
             if name == m.name and kind != "machine":
                 lines.append((f"{kind} {percent(load.share(kind, name))}", load.limits(kind, name)))
@@ -133,7 +133,7 @@ class Card:
 
     @property
     def free_words(self) -> str:
-        """What stands beside the free slots."""
+        """The text beside the free slots."""
         return f"{self.free} free"
 
     @cached_property
@@ -233,7 +233,7 @@ class PlanPicture:
 
     @cached_property
     def cards(self) -> list[Card]:
-        """The machines; of many that are idle and that no link joins, none."""
+        """The machines; idle machines without links are omitted if there are many."""
         used = tasks_by_slot(self.plan)
         texts = [
             label
@@ -264,7 +264,7 @@ class PlanPicture:
 
     @property
     def notes(self) -> list[str]:
-        """What is worth a line below the drawing."""
+        """The notes below the drawing."""
         if self.load is None:
             return ["free slots and how busy everything is: name the application and the cluster"]
         cluster, notes = self.load.cluster, []
@@ -284,7 +284,7 @@ class PlanPicture:
         return notes
 
     def draw(self, page: Page, left: float, top: float) -> float:
-        """Put everything on the page; return where it ends."""
+        """Put everything on the page; return its lower edge."""
         if not self.cards:
             page.text(left, top + 12, "no tasks", colour=MUTED)
             return top + 12

@@ -92,7 +92,7 @@ class Picture:
 
     @cached_property
     def entries(self) -> dict[int, float]:
-        """Where down its target's edge every stream arrives: in the order in which they come."""
+        """The positions at which streams arrive on their target's edge, in order."""
         found: dict[int, float] = {}
         for position in range(len(self.topology.components)):
             arriving = [n for n, route in enumerate(self.layering.routes) if route[-1] == position]
@@ -128,21 +128,21 @@ class Picture:
         source, *bends, target = self.layering.routes[which]
         label, y = stream_label(stream), self.entries[which]
         left, width = self.columns[self._layer_of(source)]
-        way = [f"M{left + width:.1f},{self._middle(source):.1f}"]
+        data = [f"M{left + width:.1f},{self._middle(source):.1f}"]
         at = (left + width, self._middle(source))
         for bend in bends:
             left, width = self.columns[self._layer_of(bend)]
-            way.append(_curve(at, (left, self._middle(bend))) + f" H{left + width:.1f}")
+            data.append(_curve(at, (left, self._middle(bend))) + f" H{left + width:.1f}")
             at = (left + width, self._middle(bend))
         end = self.columns[self._layer_of(target)][0] - ARROW
         label_start = end - text_width(label, 11) - 10
-        way.append(_curve(at, (label_start, y)) + f" H{end:.1f}")
+        data.append(_curve(at, (label_start, y)) + f" H{end:.1f}")
         carried, most = self.traffic[stream.label], max(self.traffic.values())
         thick = THINNEST + (THICKEST - THINNEST) * (carried / most if most else 0.0)
         tip = f"{stream.label}: {label}, {size(stream.tuple_bytes)} a tuple, {size(carried)} for each source tuple" + (
             f", by {', '.join(stream.keys)}" if stream.keys else ""
         )
-        page.path(" ".join(way), stroke=STREAM, width=thick, arrow=True, tip=tip, kind="stream")
+        page.path(" ".join(data), stroke=STREAM, width=thick, arrow=True, tip=tip, kind="stream")
         page.text(end - 4, y - thick / 2 - 3, label, points=11, anchor="end", halo=True)
 
     def _layer_of(self, vertex: int) -> int:
