@@ -134,9 +134,9 @@ def test_reports_an_invalid_application_in_one_line(module: Path, text: str, pro
 @pytest.mark.parametrize(
     ("code", "problem"),
     [
-        ("1 +", r"'my_broken' cannot be imported, SyntaxError: .* \(my_broken.py:1\); mend it there"),
+        ("1 +", r"'my_broken' cannot be imported, SyntaxError: .* \(my_broken.py:1\); fix it there"),
         ("\nimport my_missing", r"'my_broken' cannot be imported, ModuleNotFoundError: .*my_missing.*; install what"),
-        ("raise OSError('a\\nb')", r"'my_broken' cannot be imported, OSError: a b \(my_broken.py:1\); mend it there"),
+        ("raise OSError('a\\nb')", r"'my_broken' cannot be imported, OSError: a b \(my_broken.py:1\); fix it there"),
         ("exit()", "'my_broken' exits when it is imported; put that under __main__"),
     ],
 )

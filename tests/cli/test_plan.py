@@ -191,7 +191,7 @@ def test_shows_the_energy_of_a_tuple_with_an_assumed_power(penstock: Penstock) -
     ran = penstock(*asked, "--energy", "lte:cpu_watts=5")
     assert "J/tuple" in ran.out
     assert "assumed 5 W of a busy machine, 0.43839 J for a megabit sent, 0.05197 J received" in ran.out
-    assert "energy a source tuple: " in ran.out
+    assert "energy per source tuple: " in ran.out
 
     def energy(radio: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(penstock(*asked, "--energy", radio, "--json").out)["decisions"][0]["energy"]

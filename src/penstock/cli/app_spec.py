@@ -55,7 +55,7 @@ def portable(spec: AppSpec) -> AppSpec:
 
 @dataclass(frozen=True)
 class Target:
-    """What `penstock run` starts: an application with its settings, new or resumed."""
+    """The target of `penstock run`: an application with its settings, new or resumed."""
 
     spec: AppSpec
     config: RunConfig

@@ -24,7 +24,7 @@ OPTIONS = {_name: _each for _each in BY_PATH.values() if (_name := _each.setting
 
 
 def config_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for every setting that has one; it receives the used ones as `options`."""
+    """Add an option to a command for every setting that has one; it receives the used ones as `options`."""
     own = [each for each in inspect.signature(command).parameters.values() if each.name != "options"]
 
     @functools.wraps(command)
@@ -44,7 +44,7 @@ def config_options(command: Callable[..., None]) -> Callable[..., None]:
 def with_options_of(
     command: Callable[..., None], *omitted: str
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the arguments and options of another, except the omitted ones."""
+    """Add the arguments and options of another command, except the omitted ones."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command)

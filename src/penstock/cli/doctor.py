@@ -59,7 +59,7 @@ def doctor(
             console.print(
                 f"{mark} {finding.what:<8} {finding.found}" + (f"; {finding.remedy}" if finding.remedy else "")
             )
-        console.print("[bold]all fine[/]" if not missing else f"[bold red]{len(missing)} to mend[/]")
+        console.print("[bold]all fine[/]" if not missing else f"[bold red]{len(missing)} to fix[/]")
     if missing:
         raise typer.Exit(1)
 

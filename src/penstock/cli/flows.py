@@ -242,7 +242,7 @@ def _module(name: str) -> ModuleType:
     except PenstockError:
         raise
     except Exception as error:
-        raise InvalidInput("app", f"{name!r} cannot be imported, {_describe_error(error)}; mend it there") from error
+        raise InvalidInput("app", f"{name!r} cannot be imported, {_describe_error(error)}; fix it there") from error
     except SystemExit:
         raise InvalidInput("app", f"{name!r} exits when it is imported; put that under __main__") from None
 
@@ -253,7 +253,7 @@ def _call(text: str, make: Callable[[], Any]) -> Any:
     except PenstockError:
         raise
     except Exception as error:
-        raise InvalidInput("app", f"{text} failed, {_describe_error(error)}; mend it there") from error
+        raise InvalidInput("app", f"{text} failed, {_describe_error(error)}; fix it there") from error
 
 
 def _bind_arguments(

@@ -1,4 +1,4 @@
-"""What the user names on the command line: files, or built-in applications and clusters."""
+"""Inputs of the command line: files, built-in applications and clusters, and common options."""
 
 import re
 from collections.abc import Iterator, Sequence

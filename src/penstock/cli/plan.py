@@ -416,7 +416,7 @@ def _print_energy(planner: Planner, best: Decision, power: Power | None) -> None
     if found is None:
         return
     parts = ", ".join(f"{name} {number(float(part.sum()))} J" for name, part in found._asdict().items())
-    console.print(f"  energy a source tuple: {number(found.joules)} J ({parts})", soft_wrap=True)
+    console.print(f"  energy per source tuple: {number(found.joules)} J ({parts})", soft_wrap=True)
     if listed := list(_by_machine(planner, found).items()):
         more = f" and {len(listed) - SHOWN_MACHINES} more" if len(listed) > SHOWN_MACHINES else ""
         machines = ", ".join(f"{name} {number(joules)} J" for name, joules in listed[:SHOWN_MACHINES])

@@ -89,7 +89,7 @@ def _draw_components(axis: Axes, report: Report) -> None:
         above.spines["top"].set_visible(False)
     else:
         axis.set_xticks(range(len(names)), names)
-    axis.set_ylabel("mean time a tuple (ms)")
+    axis.set_ylabel("mean time per tuple (ms)")
     _tidy(axis)
     axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, reverse=True)
 

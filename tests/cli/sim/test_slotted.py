@@ -269,7 +269,7 @@ def test_says_under_which_circumstances(penstock: Penstock) -> None:
     asked = ("--routing", "shuffle", "--arrivals", "poisson:rate=5000")
     ran = penstock("sim", "slotted", "word-count", "li-10", *given, *asked, *SHORT)
     line = ran.out.splitlines()[1]
-    assert "300 tuples a slot may leave a machine, sent by random" in line
+    assert "at most 300 tuples per slot leave a machine, sent by random" in line
     assert "sources look 2 slots ahead (kalman)" in line
     assert "poisson:rate=5000: " in line
     assert "streams that keep their grouping, whatever the routing: split->count (fields)" in ran.out

@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """How wide every column is, in cells."""
+    """The widths of the columns, in cells."""
 
     name: int
     cores: int

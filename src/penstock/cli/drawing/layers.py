@@ -43,7 +43,7 @@ class Layering:
 
     @property
     def vertices(self) -> int:
-        """How many components and bends there are."""
+        """The number of components and bends."""
         return sum(len(layer) for layer in self.layers)
 
 

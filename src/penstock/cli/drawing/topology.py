@@ -112,7 +112,7 @@ class Sketch:
 
     @property
     def width(self) -> int:
-        """How many columns the drawing takes."""
+        """The width of the drawing, in columns."""
         across = max(start + size for start, size in zip(self.starts, self.sizes, strict=True))
         return across if self.down else self.layer_at[-1] + self.layer_size[-1]
 
@@ -191,7 +191,7 @@ class Sketch:
         return seats is not None
 
     def _lay_along(self) -> None:
-        """Give the layers and the trunks between them their places along."""
+        """Place the layers and the trunks between them along."""
         layers, at = self.layering.layers, 0
         self.trunks, self.layer_at, self.layer_size = {}, [], []
         for number, listed in enumerate(layers):

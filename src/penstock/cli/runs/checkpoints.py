@@ -232,14 +232,14 @@ def _state(info: RunInfo, manifest: Manifest, task: str) -> tuple[Saved, Any]:
 
 
 def _items(state: Any) -> Iterator[tuple[Any, Any, int]]:
-    """Give the keys of a state, or the places of a list, each with its value and the bytes that this takes."""
+    """Return the keys of a state, or the positions of a list, each with its value and its size in bytes."""
     pairs = state.items() if isinstance(state, dict) else enumerate(state) if isinstance(state, list) else ()
     for key, value in pairs:
         yield key, value, len(msgspec.msgpack.encode(value))
 
 
 def _plain(items: list[tuple[Any, Any, int]]) -> Iterator[tuple[Any, Any, int]]:
-    """Give items as JSON can write them: keys of maps that are no texts are written as such."""
+    """Replace values that JSON cannot represent by their `repr`."""
     for key, value, amount in items:
         try:
             msgspec.json.encode(value)

@@ -74,7 +74,7 @@ def _circumstances(report: SlottedReport) -> str:
     parts = [f"{found.slots:,} slots of {found.slot_ms:g} ms, {found.warm_up:,} of them warm-up"]
     parts.append(f"{report.origin}: {number(found.load.offered_tps, 4)}/s offered")
     if link is not None:
-        parts.append(f"{plural(link, 'tuple')} a slot may leave a machine, sent by {found.sends}")
+        parts.append(f"at most {plural(link, 'tuple')} per slot leave a machine, sent by {found.sends}")
     if look.ahead:
         parts.append(f"sources look {plural(look.ahead, 'slot')} ahead ({look.forecaster})")
     if len(report.seeds) > 1:

@@ -123,12 +123,12 @@ class Card:
 
     @property
     def bar(self) -> float:
-        """How much room the bar beside the name takes, that shows how busy the cpu is."""
+        """The width of the cpu bar beside the name."""
         return 0.0 if self.load is None else BAR + 6.0
 
     @property
     def free(self) -> int:
-        """How many slots have no task."""
+        """The number of slots without tasks."""
         return 0 if self.machine is None else self.machine.slots - len(self.slots)
 
     @property
@@ -138,7 +138,7 @@ class Card:
 
     @cached_property
     def columns(self) -> int:
-        """How many slots stand side by side."""
+        """The number of slots per row."""
         tallest = max((_height(tasks) for tasks in self.slots.values()), default=1.0)
         return max(min(len(self.slots), ceil(sqrt(len(self.slots) * 2.0 * tallest / self.cell))), 1)
 

@@ -103,7 +103,7 @@ class Picture:
 
     @cached_property
     def traffic(self) -> dict[str, float]:
-        """The bytes a source tuple of every stream, by its label."""
+        """The bytes per source tuple of every stream, by its label."""
         return stream_bytes(self.topology)
 
     def _middle(self, vertex: int) -> float:
