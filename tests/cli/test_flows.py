@@ -110,7 +110,7 @@ def test_a_dataflow_of_ones_own_can_be_planned(module: Path) -> None:
         ("my_flows:none", "app: 'my_flows' has no 'none'; it has the dataflows whole"),
         ("my_flows:number", "app: expected my_flows:number to be a Dataflow or a function that returns one, got 3"),
         ("my_flows:wrong", "app: expected my_flows:wrong to be a Dataflow or a function that returns one, got 3"),
-        ("my_flows:fails", r"app: my_flows:fails failed, ZeroDivisionError: division by zero \(my_flows.py:20\); mend"),
+        ("my_flows:fails", r"app: my_flows:fails failed, ZeroDivisionError: division by zero \(my_flows.py:20\); fix"),
         ("my_flows:needs", "rate: my_flows:needs has no default for its parameter 'rate'; give --rate"),
         ("my_nothing:flow", "app: no module 'my_nothing' is in .* or installed; name its file, or choose one of"),
         ("my_flowz.py", "app: my_flowz.py cannot be read; did you mean my_flows.py?"),
