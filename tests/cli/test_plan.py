@@ -174,11 +174,11 @@ def test_explain_names_the_bottleneck_and_a_relief(penstock: Penstock) -> None:
 @pytest.mark.slow
 def test_says_how_far_the_refined_placement_may_be_from_the_best_and_how_to_look_further(penstock: Penstock) -> None:
     refined = "sparcle-refined:seconds=none,evaluations=50"  # too few to find the best
-    asked = ("plan", "log-processing", "hetero-small", "--policy", "sparcle", "--policy", refined)
-    ran = penstock(*asked)
+    command = ("plan", "log-processing", "hetero-small", "--policy", "sparcle", "--policy", refined)
+    ran = penstock(*command)
     assert f"{refined}: rate at most " in ran.out
     assert "bound=true may show that it is less, in up to 30 s" in ran.out
-    answer = {one["policy"]: one for one in json.loads(penstock(*asked, "--json").out)["decisions"]}
+    answer = {one["policy"]: one for one in json.loads(penstock(*command, "--json").out)["decisions"]}
     assert answer["sparcle"]["gap"] is None
     assert 0 < answer[refined]["gap"] < 0.5
     proven = penstock("plan", "face-detection", "field-and-cloud", "--policy", "sparcle-refined").out
@@ -186,15 +186,17 @@ def test_says_how_far_the_refined_placement_may_be_from_the_best_and_how_to_look
 
 
 def test_shows_the_energy_of_a_tuple_with_an_assumed_power(penstock: Penstock) -> None:
-    asked = ("plan", "face-detection", "field-and-cloud", "--policy", "sparcle", "--explain")
-    assert "energy" not in penstock(*asked).out
-    ran = penstock(*asked, "--energy", "lte:cpu_watts=5")
+    command = ("plan", "face-detection", "field-and-cloud", "--policy", "sparcle", "--explain")
+    assert "energy" not in penstock(*command).out
+    ran = penstock(*command, "--energy", "lte:cpu_watts=5")
     assert "J/tuple" in ran.out
     assert "assumed 5 W of a busy machine, 0.43839 J for a megabit sent, 0.05197 J received" in ran.out
     assert "energy per source tuple: " in ran.out
 
     def energy(radio: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(penstock(*asked, "--energy", radio, "--json").out)["decisions"][0]["energy"]
+        found: dict[str, Any] = json.loads(penstock(*command, "--energy", radio, "--json").out)["decisions"][0][
+            "energy"
+        ]
         parts = found["processing_j"] + found["sending_j"] + found["receiving_j"]
         assert found["joules_a_tuple"] == pytest.approx(parts)
         assert sum(found["machines"].values()) == pytest.approx(parts)
@@ -204,7 +206,7 @@ def test_shows_the_energy_of_a_tuple_with_an_assumed_power(penstock: Penstock) -
     assert one["assumed"]["cpu_watts"] == 2.0
     assert other["processing_j"] == pytest.approx(2 * one["processing_j"])
     assert other["sending_j"] == pytest.approx(one["sending_j"])
-    assert "energy" not in json.loads(penstock(*asked, "--json").out)["decisions"][0]
+    assert "energy" not in json.loads(penstock(*command, "--json").out)["decisions"][0]
 
 
 def test_saves_the_best_plan_and_draws_the_comparison(penstock: Penstock, tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def _policy(target: Target, named: Changes, options: Mapping[str, object], plan:
 
 
 def _report(handle: Run, as_json: bool) -> None:
-    from penstock.cli.report import report
+    from penstock.cli.report import report  # imports pyspark
 
     report(str(handle.folder), as_json=as_json)
 

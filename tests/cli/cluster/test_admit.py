@@ -63,12 +63,12 @@ def test_a_refusal_names_the_binding_element_and_a_change_that_would_admit_it_an
     penstock: Penstock, admitted: Path
 ) -> None:
     before = admitted.read_bytes()
-    asked = ("cluster", "admit", *FACES, "--as", "more", "--rate", 5, "--book", admitted)
-    ran = penstock(*asked)
+    command = ("cluster", "admit", *FACES, "--as", "more", "--rate", 5, "--book", admitted)
+    ran = penstock(*command)
     assert ran.code == 1
     assert "refused more" in ran.out
     assert "is achievable" in ran.out
-    answer = json.loads(penstock(*asked, "--json").out)
+    answer = json.loads(penstock(*command, "--json").out)
     assert answer["admitted"] is False
     assert answer["binding"]
     best = next(remedy for remedy in answer["suggestions"] if remedy["kind"] == "rate")
@@ -335,10 +335,10 @@ def test_a_rate_is_that_of_all_sources_together_and_each_has_its_share(penstock:
     sources = "".join(f"[[components]]\nname='{name}'\nkind='source'\ncpu=0.1\npinned='{name}'\n" for name in "ab")
     streams = "".join(f"[[streams]]\nsource='{name}'\ntarget='end'\n" for name in "ab")
     sink = "[[components]]\nname='end'\nkind='sink'\n"
-    asked, cluster, book = (tmp_path / name for name in ("two.toml", "pair.toml", "book.json"))
-    asked.write_text(f"name='two'\n{sources}{sink}{streams}[rate_tps]\na=3.0\nb=1.0\n")
+    path, cluster, book = (tmp_path / name for name in ("two.toml", "pair.toml", "book.json"))
+    path.write_text(f"name='two'\n{sources}{sink}{streams}[rate_tps]\na=3.0\nb=1.0\n")
     cluster.write_text("name='pair'\n[[machines]]\nname='a'\n[[machines]]\nname='b'\n")
-    assert penstock("cluster", "admit", asked, cluster, "--rate", 4, "--paths", 1, "--book", book).code == 0
+    assert penstock("cluster", "admit", path, cluster, "--rate", 4, "--paths", 1, "--book", book).code == 0
     shares = {one.element: one.guaranteed for one in measure_usage(BookFile(book).load()) if one.kind == CPU}
     assert shares == pytest.approx({"a": 3 * 0.1, "b": 1 * 0.1})
     assert "of all sources together" in " ".join(penstock("cluster", "admit", "--help").out.replace("│", " ").split())
@@ -353,10 +353,10 @@ def test_the_cluster_may_be_an_option_but_not_twice(penstock: Penstock, book: Pa
 
 
 def test_marks_an_estimated_availability_and_shows_its_bounds(penstock: Penstock, tmp_path: Path) -> None:
-    cluster, asked = tmp_path / "fan.json", tmp_path / "flow.json"
+    cluster, path = tmp_path / "fan.json", tmp_path / "flow.json"
     cluster.write_bytes(msgspec.json.encode(fan(24, 0.7).cluster))
-    asked.write_bytes(msgspec.json.encode(application(availability=0.998)))
-    common = ("cluster", "admit", asked, "--cluster", cluster, "--paths", 24, "--book", tmp_path / "book.json")
+    path.write_bytes(msgspec.json.encode(application(availability=0.998)))
+    common = ("cluster", "admit", path, "--cluster", cluster, "--paths", 24, "--book", tmp_path / "book.json")
     refused = penstock(*common)
     assert refused.code == 2
     assert "estimate it (--estimate)" in refused.err
@@ -440,8 +440,8 @@ def test_a_drawing_of_a_large_network_names_idle_machines_that_a_path_needs(pens
     (tmp_path / "long.json").write_bytes(msgspec.json.encode(long))
     pins = ("--pin", "camera=n03", "--pin", "consumer=n07")
     book, drawing = tmp_path / "book.json", tmp_path / "long.svg"
-    asked = ("cluster", "admit", "face-detection", tmp_path / "long.json", *pins, "--rate", 0.001, "--paths", 1)
-    assert penstock(*asked, "--book", book).code == 0
+    command = ("cluster", "admit", "face-detection", tmp_path / "long.json", *pins, "--rate", 0.001, "--paths", 1)
+    assert penstock(*command, "--book", book).code == 0
     assert penstock("cluster", "book", "--book", book, "--svg", drawing).code == 0
     kept = BookFile(book).load()
     used = {one.element for one in measure_usage(kept) if one.utilisation > 0}
@@ -456,11 +456,11 @@ def test_reports_the_differences_of_a_changed_cluster_description(penstock: Pens
     cluster, book = tmp_path / "cell.toml", tmp_path / "book.json"
     text = "name='cell'\n" + "".join(f"[[machines]]\nname='{name}'\nspeed=4\n" for name in ("a", "b"))
     cluster.write_text(text)
-    asked = ("face-detection", cluster, "--book", book)
-    assert penstock("cluster", "admit", *asked, "--rate", 0.01).code == 0
+    arguments = ("face-detection", cluster, "--book", book)
+    assert penstock("cluster", "admit", *arguments, "--rate", 0.01).code == 0
     before = book.read_bytes()
     cluster.write_text(text.replace("speed=4", "speed=5", 1) + "[[machines]]\nname='c'\n")
-    ran = penstock("cluster", "admit", *asked, "--as", "more", "--rate", 0.01)
+    ran = penstock("cluster", "admit", *arguments, "--as", "more", "--rate", 0.01)
     assert ran.code == 2
     assert "differs from the cluster of" in ran.err
     assert "a, c differ; name no cluster to keep the book's own" in ran.err

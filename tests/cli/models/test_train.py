@@ -137,13 +137,13 @@ def test_refuses_a_load_that_is_none(penstock: Penstock, models: Path, arguments
 
 
 def test_explains_the_slowest_paths(penstock: Penstock, models: Path) -> None:
-    asked = ("plan", "word-count", "li-10", "--policy", "round-robin", "--model", models, "--rate", 100, "--explain")
-    ran = penstock(*asked, "--json")
+    command = ("plan", "word-count", "li-10", "--policy", "round-robin", "--model", models, "--rate", 100, "--explain")
+    ran = penstock(*command, "--json")
     answer = json.loads(ran.out)
     latency = answer["decisions"][0]["latency"]
     assert answer["paths"][0]["path"] == latency["worst_path"]
     assert answer["paths"][0]["seconds"] == pytest.approx(latency["longest_path_s"])
-    assert " → ".join(latency["worst_path"]) in penstock(*asked).out
+    assert " → ".join(latency["worst_path"]) in penstock(*command).out
 
 
 def test_warns_of_another_parallelism_than_in_training(penstock: Penstock, models: Path) -> None:
@@ -156,17 +156,17 @@ def test_warns_of_another_parallelism_than_in_training(penstock: Penstock, model
 def test_warns_of_models_that_were_trained_on_other_machines(
     penstock: Penstock, models: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ("plan", "word-count", "li-10", "--policy", "round-robin", "--model", models, "--rate", 100)
+    command = ("plan", "word-count", "li-10", "--policy", "round-robin", "--model", models, "--rate", 100)
     own = {one.name: (one.cpu, one.memory_mb) for one in cluster("li-10").machines}
     save_models(dataclasses.replace(load_models(models), machines=own), models)
-    assert "the model was trained on" not in penstock(*asked).out
+    assert "the model was trained on" not in penstock(*command).out
     known = load_models(models)
     assert autopilot_caution(models) == ""
     other = dict.fromkeys(list(own)[:1], (8.0, 512.0))
     save_models(dataclasses.replace(known, machines=other), models)
     expected = f"the model was trained on {next(iter(own))} (cpu 8, 512 MB), not on "
     remedy = "of 'li-10'; its predictions may be inaccurate: train again on runs of this cluster"
-    for text in (penstock(*asked).out, autopilot_caution(models)):
+    for text in (penstock(*command).out, autopilot_caution(models)):
         assert expected in text
         assert remedy in text
     capsys.readouterr()

@@ -94,7 +94,7 @@ def test_removes_what_has_ended_and_is_a_run(
     assert penstock(*command, "--dry-run").code == 0
     assert left(tmp_path) == ALL
     refused = penstock(*command)
-    assert (refused.code, left(tmp_path)) == (2, ALL)  # nobody can be asked here
+    assert (refused.code, left(tmp_path)) == (2, ALL)  # there is no terminal
     answer = json.loads(penstock(*command, "--yes", "--json").out)
     assert {name.partition("-")[0] for name in answer["removed"]} == removed
     assert left(tmp_path) == ALL - removed
