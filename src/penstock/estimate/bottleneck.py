@@ -1,9 +1,9 @@
 """The rate a placement sustains when streams split evenly, and the element that limits it (SPARCLE, eq. (1a)).
 
-Every element (slot, machine, network card, link, other resource) has a capacity and is charged a load for each source
-tuple; the rate is the smallest capacity / load. Tasks charge slots and machines; hops charge every
-link of their route, or the two network cards where there are no links. `estimate.saturation` has the rate when senders
-avoid slow receivers, and the loads that elements then have.
+Every element (slot, machine, network card, link, other resource) has a capacity and a load per source tuple. The rate
+is the minimum of capacity / load. Tasks load slots and machines. Hops load every link of their route, or the two
+network cards if the cluster has no links. `estimate.saturation` computes the rate and the loads when senders avoid slow
+receivers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,25 +25,25 @@ class Element(NamedTuple):
 
     kind: str  # slot, machine, network, link, or the name of a resource
     name: str
-    load: float  # a source tuple, in the capacity's unit
-    capacity: float  # core-seconds, bits or resource units a second
+    load: float  # per source tuple, in the capacity's unit
+    capacity: float  # core-seconds, bits or resource units per second
 
     @property
     def rate_tps(self) -> float:
-        """The highest rate of source tuples that it allows."""
+        """The maximum rate of source tuples that it allows."""
         return self.capacity / self.load if self.load > 0 else np.inf
 
     def utilisation(self, rate_tps: float) -> float:
-        """The share of it that is busy at a rate of source tuples."""
+        """The busy fraction of its capacity at a rate of source tuples."""
         return self.load * rate_tps / self.capacity if self.capacity > 0 else np.inf if self.load > 0 else 0.0
 
 
 class Settled(NamedTuple):
-    """What a source tuple takes once back-pressure has settled; T tasks, S slots, N wires (cards or links)."""
+    """The load of a source tuple once back-pressure has settled; T tasks, S slots, N wires (cards or links)."""
 
     rate_tps: float
     gain: Floats  # [T] tuples that each task processes
-    slot_busy: Floats  # [S] seconds, beside the others on the machine's cores
+    slot_busy: Floats  # [S] seconds, with contention for the machine's cores
     wire_load: Floats  # [N] bits
 
 
@@ -66,7 +66,7 @@ def elements(
         load = sum_by(machine, tasks.needs[:, column] * tasks.gain, slots.machines)
         found += _used(resource, names, load, slots.capacity[:, column])
     found += _network(tasks, slots, cluster, placement, None if settled is None else settled.wire_load)
-    # Of equal limits the wider element is named: a machine rather than its only slot.
+    # Among equal limits the larger element comes first: a machine before its only slot.
     return sorted(found, key=lambda element: (float(f"{element.rate_tps:.9g}"), element.kind == "slot"))
 
 
@@ -101,15 +101,15 @@ class Ways(NamedTuple):
     start: Ints  # [F, M, M] the wires from one machine to another are wire[start] .. wire[end]
     end: Ints  # [F, M, M]
     wire: Ints
-    capacity: Floats  # [N] bits a second
+    capacity: Floats  # [N] bits per second
 
 
 class RateNet(NamedTuple):
-    """What the kernels read; T tasks, C components, F flows, S slots, P processes, M machines, R resources."""
+    """The input of the kernels; T tasks, C components, F flows, S slots, P processes, M machines, R resources."""
 
-    cpu: Floats  # [T] core-seconds a tuple
-    needs: Floats  # [T, R] a tuple
-    gain: Floats  # [T] tuples processed a source tuple, when local streams spread evenly too
+    cpu: Floats  # [T] core-seconds per tuple
+    needs: Floats  # [T, R] per tuple
+    gain: Floats  # [T] tuples processed per source tuple, if local streams spread evenly too
     source: Bools  # [T]
     sink: Bools  # [C]
     first: Ints  # [C + 1] first task of each component
@@ -119,20 +119,20 @@ class RateNet(NamedTuple):
     heard: Ints  # [F] SPREAD, FORWARD or GLOBAL
     local: Bools  # [F] whether senders prefer receivers in their own process
     chosen: Bools  # [F] whether senders choose the receiver
-    single: Bools  # [C] whether tasks on the same slot may differ: in what reaches them, or in where they send
-    share: Floats  # [F] tuples to each receiver a tuple processed
-    bits: Floats  # [F] a tuple
+    single: Bools  # [C] whether tasks on the same slot may differ in their input or in their receivers
+    share: Floats  # [F] tuples to each receiver per processed tuple
+    bits: Floats  # [F] per tuple
     slot_cpu: Floats  # [S]
     slot_machine: Ints  # [S]
     slot_process: Ints  # [S]
     slot_host: Ints  # [S]
     slot_first: Ints  # [M + 1] first slot of each machine
     machine_cpu: Floats  # [M]
-    machine_network: Floats  # [2, M] bits a second that it sends and receives
+    machine_network: Floats  # [2, M] maximum bits per second sent and received
     capacity: Floats  # [M, R]
     delay_ms: Floats  # [4] same slot, same process, same host, other host
     links: Links
-    ways: Ways  # over network cards; over links, without any yet
+    ways: Ways  # over network cards; if routed, over links and still empty
     routed: bool
     carded: bool  # whether any network card may limit
     prefers: bool  # whether any sender prefers receivers in its own process
@@ -141,7 +141,7 @@ class RateNet(NamedTuple):
 
 
 def rate_net(tasks: Tasks, slots: Slots, links: Links, routed: bool) -> RateNet:
-    """Gather what the kernels read."""
+    """Build the input of the kernels."""
     flows = sorted(tasks.flows, key=lambda flow: flow.stream)
     return RateNet(
         cpu=tasks.cpu,
@@ -179,13 +179,13 @@ def rate_net(tasks: Tasks, slots: Slots, links: Links, routed: bool) -> RateNet:
 
 
 def _ways(slots: Slots, links: Links, flows: int) -> Ways:
-    """Return ways over links, all of them empty."""
+    """Return empty paths over links."""
     empty = np.zeros((flows, slots.machines, slots.machines), dtype=np.int32)
     return Ways(empty, empty.copy(), np.empty(0, dtype=np.int32), links.bandwidth)
 
 
 def _card_ways(slots: Slots) -> Ways:
-    """Return the ways over the network cards of a mesh: one out of a machine, one into another."""
+    """Return the paths over the network cards of a mesh: out of one machine, into another."""
     machines = slots.machines
     if not np.isfinite(slots.machine_network).any():
         empty = np.zeros((1, machines, machines), dtype=np.int32)
@@ -196,7 +196,7 @@ def _card_ways(slots: Slots) -> Ways:
 
 
 def route_ways(net: RateNet, routes: Mapping[Hop, tuple[int, ...]]) -> Ways:
-    """Return the ways of a placement's routes."""
+    """Return the paths of a placement's routes."""
     start, end, wires = net.ways.start.copy(), net.ways.end.copy(), list[int]()
     for hop, path in routes.items():
         start[hop] = len(wires)
@@ -206,7 +206,7 @@ def route_ways(net: RateNet, routes: Mapping[Hop, tuple[int, ...]]) -> Ways:
 
 
 def _single(flows: Sequence[Flow], components: int) -> Bools:
-    """Return which components are on either side of a forward stream, or receive a global one. [C]"""
+    """Return which components send or receive a forward stream, or receive a global one. [C]"""
     single = np.zeros(components, dtype=np.bool_)
     for flow in flows:
         single[flow.target] |= flow.heard != SPREAD
@@ -216,9 +216,9 @@ def _single(flows: Sequence[Flow], components: int) -> Bools:
 
 @kernel
 def bottleneck_rates(net: RateNet, placed: NDArray[np.int32], cpu: bool = True) -> Floats:
-    """Return the rate of many placements, `placed` being [B, T]; hops are routed by sequential widest paths.
+    """Return the rates of placements [B, T]; hops are routed by sequential widest paths.
 
-    Without `cpu` only other resources and the network count. A placement with a hop that has no way gets 0.
+    Without `cpu`, only other resources and the network count. A placement with a hop that has no path gets 0.
     """
     rates = np.empty(len(placed))
     ways = empty_ways(net)
@@ -237,7 +237,7 @@ def bottleneck_rates(net: RateNet, placed: NDArray[np.int32], cpu: bool = True) 
 
 @kernel
 def empty_ways(net: RateNet) -> Ways:
-    """Return room for the ways over links of any placement; over network cards, the ways."""
+    """Return empty paths over links with room for any placement; on a mesh, the paths over network cards."""
     if not net.routed:
         return net.ways
     hops, machines = 0, len(net.machine_cpu)
@@ -251,7 +251,7 @@ def empty_ways(net: RateNet) -> Ways:
 
 @kernel
 def machine_traffic(net: RateNet, placed: NDArray[np.int32]) -> Floats:
-    """Return the bits a source tuple between machines of many placements, `placed` being [B, T]."""
+    """Return the bits per source tuple between machines, for placements [B, T]."""
     crossing = np.empty(len(placed))
     for row in range(len(placed)):
         sent = _card_loads(net, placed[row], placed_gain(net, placed[row]))[0]
@@ -263,7 +263,7 @@ def machine_traffic(net: RateNet, placed: NDArray[np.int32]) -> Floats:
 
 @kernel
 def placed_gain(net: RateNet, placed: NDArray[np.int32]) -> Floats:
-    """Return what every task processes a source tuple in a placement: local streams do not spread evenly."""
+    """Return the tuples processed per source tuple by each task of a placement; local streams spread unevenly."""
     if not net.prefers:
         return net.gain
     gain = np.zeros(len(net.gain))
@@ -296,14 +296,14 @@ def placed_gain(net: RateNet, placed: NDArray[np.int32]) -> Floats:
 
 @part
 def clear(amounts: Floats) -> None:
-    """Set all to 0; a slice would take a second longer to compile."""
+    """Set all elements to 0; a slice assignment would compile one second more slowly."""
     for number in range(len(amounts)):
         amounts[number] = 0.0
 
 
 @kernel
 def _count_near(net: RateNet, placed: NDArray[np.int32], flow: int, listeners: Floats) -> None:
-    """Set how many receivers of a local stream there are in every process; of another stream none."""
+    """Count the receivers of a local stream in every process; all counts are 0 for other streams."""
     clear(listeners)
     if net.local[flow]:
         for task in range(net.first[net.flow_target[flow]], net.first[net.flow_target[flow] + 1]):
@@ -348,7 +348,7 @@ def _card_rate(net: RateNet, placed: NDArray[np.int32], gain: Floats) -> float:
 
 @kernel
 def _card_loads(net: RateNet, placed: NDArray[np.int32], gain: Floats) -> tuple[Floats, Floats]:
-    """Return the bits a source tuple that every machine sends to others and receives from others."""
+    """Return the bits per source tuple that every machine sends to others and receives from others."""
     machines = len(net.machine_cpu)
     sent, received = np.zeros(machines), np.zeros(machines)
     tuples, listeners, near = np.zeros(machines), np.zeros(machines), np.zeros(net.processes)
@@ -383,7 +383,7 @@ def _by_machine(
     listeners: Floats,
     near: Floats,
 ) -> float:
-    """Set what senders spread and how many receivers there are on every machine; return what all spread."""
+    """Set the tuples that senders spread and the number of receivers, by machine; return the total spread."""
     clear(tuples)
     clear(listeners)
     total = 0.0
@@ -400,7 +400,7 @@ def _by_machine(
 
 @kernel
 def link_rate(net: RateNet, placed: NDArray[np.int32], gain: Floats, ways: Ways) -> float:
-    """Route every hop by the widest path, and return the rate of the links; 0 if there is no path."""
+    """Route every hop by the widest path; return the rate of the links, 0 if a hop has no path."""
     machines, place = len(net.machine_cpu), 0
     load = np.zeros(len(net.links.bandwidth))
     tuples, listeners, near = np.zeros(machines), np.zeros(machines), np.zeros(net.processes)
@@ -437,10 +437,11 @@ def link_rate(net: RateNet, placed: NDArray[np.int32], gain: Floats, ways: Ways)
 
 @kernel
 def mean_delays(net: RateNet, placed: NDArray[np.int32]) -> Floats:  # noqa: C901
-    """Return the mean delay in ms from source to sink of many placements on a mesh, `placed` being [B, T].
+    """Return the mean delay in ms from source to sink, for placements [B, T] on a mesh.
 
-    A receiver's delay is a sum over its senders of what each sends and how far off it is. Distances have four levels,
-    so the sum is what all send, less what is sent from the same host, process and slot, each added up once a stream.
+    A receiver's delay is a sum over its senders, weighted by their tuples and their distances. Distances have four
+    levels. So the sum over all senders, minus those on the same host, in the same process and on the same slot, is
+    sufficient, and each of these is computed once per stream.
     """
     delay_ms, process, host = net.delay_ms, net.slot_process, net.slot_host
     by_host, by_process, by_slot = delay_ms[3] - delay_ms[2], delay_ms[2] - delay_ms[1], delay_ms[1] - delay_ms[0]

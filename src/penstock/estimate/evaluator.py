@@ -1,7 +1,7 @@
-"""One place to ask what a placement would give: every estimator over one application and one cluster.
+"""The predicted throughput, delay and traffic of placements of one application on one cluster.
 
-`Evaluator.evaluate` answers for a person; `Evaluator.scorer` answers for a search, many placements at once and as one
-number each, the higher the better.
+`Evaluator.evaluate` returns all predictions for one placement. `Evaluator.scorer` returns one number per placement for
+a search over many of them; higher is better.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ from penstock.model.routes import BITS, route_hops
 from penstock.model.taskgraph import Floats, Ints, place_edges
 from penstock.model.topology import Application
 
-UNSUSTAINED = -1e15  # the score of a placement that just falls short of the offered load
+UNSUSTAINED = -1e15  # the score of a placement whose rate is just below the offered load
 WEIGHT = 0.8  # of throughput in the balanced objective
 
 
@@ -44,14 +44,14 @@ Amount = TypeVar("Amount", float, Floats)
 
 
 def balance(throughput_tps: Amount, delay_ms: Amount, reference: FlowEstimate, weight: float = WEIGHT) -> Amount:
-    """Return TATA's reward (13): `weight` times the gain in throughput over a reference, the rest the gain in delay."""
+    """Return TATA's reward (13): the gain in throughput times `weight`, plus the gain in delay times 1 - `weight`."""
     faster = throughput_tps / reference.throughput_tps - 1.0
     return weight * faster + (1.0 - weight) * (1.0 - delay_ms / reference.delay_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a placement would give."""
+    """The predicted performance of a placement."""
 
     throughput_tps: float
     delay_ms: float
@@ -59,25 +59,25 @@ class Evaluation:
     machines: int
     slots: int
     fits_memory: bool
-    limits: tuple[Element, ...]  # every element used, once back-pressure has settled, the most limiting first
+    limits: tuple[Element, ...]  # every element in use once back-pressure has settled, the most limiting first
     even_limits: tuple[Element, ...]  # likewise, with evenly split streams
 
     @property
     def bottleneck(self) -> Element | None:
-        """The element that limits the throughput; none where nothing costs anything."""
+        """The element that limits the throughput; None if no task has a cost."""
         return self.limits[0] if self.limits else None
 
     @property
     def even_tps(self) -> float:
-        """The rate at which the bottleneck is used up if streams split evenly (SPARCLE, eq. (1a))."""
+        """The rate at which the bottleneck is saturated if streams split evenly (SPARCLE, eq. (1a))."""
         return self.even_limits[0].rate_tps if self.even_limits else np.inf
 
     def at(self, rate_tps: float) -> tuple[Element, ...]:
-        """Return every element at its load at a rate: without back-pressure, streams split evenly."""
+        """Return every element with its load at a rate; streams split evenly until back-pressure sets in."""
         return self.even_limits if rate_tps < self.even_tps else self.limits
 
     def score(self, objective: Objective | str, reference: FlowEstimate | None = None) -> float:
-        """Return how good this is by an objective, the higher the better."""
+        """Return the score for an objective; higher is better."""
         match member("objective", Objective, objective):
             case Objective.THROUGHPUT:
                 return self.throughput_tps
@@ -95,22 +95,22 @@ class Evaluation:
 class Evaluator(Instance):
     """The estimators over one application and one cluster."""
 
-    model: FlowModel | None = None  # in place of what planning goes by, for comparison with a paper
+    model: FlowModel | None = None  # replaces the estimator used for planning, for comparison with a paper
 
     @cached_property
     def flow_net(self) -> FlowNet:
-        """What the kernels of a paper's model read."""
+        """The input of the kernels of a paper's model."""
         if self.model is None:
             raise ValueError("planning has no flow model")
         return flow_net(self.tasks, self.slots, self.model)
 
     @cached_property
     def rate_net(self) -> RateNet:
-        """What the rate kernel reads."""
+        """The input of the rate kernel."""
         return rate_net(self.tasks, self.slots, self.links, self.cluster.routed)
 
     def evaluate(self, placement: Placement) -> Evaluation:
-        """Estimate a complete placement (with its routes, where the network is routed)."""
+        """Estimate a complete placement, with its routes if the network is routed."""
         placed = np.asarray(placement.slots, dtype=np.int32)
         even_limits = limits = tuple(elements(self.tasks, self.slots, self.cluster, placement))
         throughput = limits[0].rate_tps if limits else np.inf
@@ -140,15 +140,15 @@ class Evaluator(Instance):
     ) -> Callable[[NDArray[np.int32]], Floats]:
         """Return a function from placements [B, T] to scores [B].
 
-        A placement gets -inf that breaks a memory limit, lacks a resource or has a hop without a way. For delay and
-        traffic, one whose rate is below the offered load, where that is known, is worse than any other, the more so
-        the lower its rate.
+        A placement gets -inf if it violates a memory limit, lacks a resource or has a hop without a path. For delay
+        and traffic, if the offered load is known, a placement whose rate is below it is worse than any that sustains
+        it; the lower the rate, the worse the score.
         """
         objective = member("objective", Objective, objective)
         if objective is Objective.BALANCED and reference is None:
             raise ValueError("the balanced objective needs a reference")
         offered = self.topology.offered_tps if isinstance(self.topology, Application) else None
-        if objective not in (Objective.DELAY, Objective.TRAFFIC):  # the others are about the rate themselves
+        if objective not in (Objective.DELAY, Objective.TRAFFIC):  # the other objectives include the rate
             offered = None
         flowing = self.model is not None and not self.cluster.routed
         by_cpu_too = not flowing or offered is not None
@@ -196,7 +196,7 @@ class Evaluator(Instance):
         return balance(rates, delay, reference, weight)
 
     def _saturated(self, placement: Placement, even: tuple[Element, ...]) -> tuple[float, tuple[Element, ...]]:
-        """Return what is carried once back-pressure has settled, and the elements at what they then do."""
+        """Return the rate once back-pressure has settled, and the elements with their loads at that rate."""
         net, placed = self.rate_net, np.asarray(placement.slots, dtype=np.int32)
         found = settled(net, route_ways(net, placement.routes) if net.routed else net.ways, placed)
         if not even or even[0].rate_tps <= 0.0 or found.rate_tps < 0.0:
@@ -209,7 +209,7 @@ class Evaluator(Instance):
         return fits if self.conflicts is None else fits & self.keeps_apart(placed)
 
     def _routed_delay(self, placed: NDArray[np.int32], routes: Mapping[Hop, tuple[int, ...]] | None = None) -> float:
-        """Return the mean delay over the links of the routes; inside a machine, as on a mesh."""
+        """Return the mean delay over the links of the routes; delays inside a machine are those of a mesh."""
         found = route_hops(self.tasks, self.slots, self.links, placed.tolist()) if routes is None else routes
         if isinstance(found, Hop):
             return np.inf
@@ -227,7 +227,7 @@ class Evaluator(Instance):
 def memory_fits(
     memory_mb: Floats, slot_mb: Floats, machine_mb: Floats, slot_machine: Ints, placed: NDArray[np.int32]
 ) -> NDArray[np.bool_]:
-    """Return for many placements, `placed` being [B, T], whether every slot and machine has the memory."""
+    """Return for placements [B, T] whether every slot and machine has enough memory."""
     fits = np.ones(len(placed), dtype=np.bool_)
     for row in range(len(placed)):
         slot_used = np.zeros(len(slot_mb))

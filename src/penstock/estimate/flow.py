@@ -1,13 +1,15 @@
 """TATA's estimate of throughput and delay: tuples flow until back-pressure has settled (TATA, Algorithm 1).
 
-The algorithm as printed does not run; this is its working form. Repeat: every slot takes back what its tasks do not
-use and shares what is free, the same rate to each; tuples flow down in topological order, every task passing on at
-most what it may; back-pressure goes one hop up. It stops when the sinks' rate rises by less than a threshold. A task
-divides its tuples evenly over all tasks downstream of it. Fast branches count what slow ones would have held back, and
-delays are weighted as printed (line 29), by the sender's settled rate over the receiver's: weights that do not sum to
-one where senders wait, so that the delay can exceed that of the longest path.
+The algorithm as printed does not run; this is its working form. Each round has three steps. Every slot reclaims the cpu
+that its tasks do not use, and divides its free cpu among them at equal rates. Tuples flow downstream in topological
+order, and every task passes on at most its limit. Back-pressure propagates one hop upstream. The rounds end when the
+sinks' rate rises by less than a threshold.
 
-It is here for comparison with the paper. Planning asks `throughput`.
+A task divides its tuples evenly among all tasks downstream of it. Fast branches count tuples that slow ones would have
+held back. Delays are weighted as printed (line 29), by the sender's settled rate over the receiver's. If senders wait,
+these weights do not sum to one, and the delay can exceed that of the longest path.
+
+This module serves for comparison with the paper. Planning uses `saturation`.
 """
 
 from dataclasses import dataclass
@@ -25,10 +27,10 @@ UNLIMITED_TPS = 1e12  # the rate of a task that costs nothing
 
 @dataclass(frozen=True, slots=True)
 class FlowModel:
-    """What limits a task, when to stop.
+    """The limit of a task, and the stopping criterion.
 
-    task_cpu: the most cpu a task gets, in core-seconds a second (the authors' other file has 100 here).
-    threshold: stop when the sinks' rate rises by less than this.
+    task_cpu: the maximum cpu of a task, in core-seconds per second (100 in the authors' other file).
+    threshold: the rounds end when the sinks' rate rises by less than this.
     """
 
     task_cpu: float = np.inf
@@ -39,14 +41,14 @@ TATA = FlowModel()
 
 
 class FlowEstimate(NamedTuple):
-    """What a placement gives."""
+    """The estimate for a placement."""
 
-    throughput_tps: float  # source tuples a second
-    delay_ms: float  # on the way from source to sink, without processing
+    throughput_tps: float  # source tuples per second
+    delay_ms: float  # from source to sink, without processing
 
 
 def flow_net(tasks: Tasks, slots: Slots, model: FlowModel = TATA) -> FlowNet:
-    """Gather what the kernels read of a topology and a cluster."""
+    """Build the input of the kernels from a topology and a cluster."""
     components = len(tasks.position)
     heard = np.array([flow.heard for flow in tasks.flows], dtype=np.int32)
     sender = np.array([flow.source for flow in tasks.flows], dtype=np.int32)
@@ -83,6 +85,6 @@ def flow_net(tasks: Tasks, slots: Slots, model: FlowModel = TATA) -> FlowNet:
 
 
 def estimate_flow(net: FlowNet, placed: ArrayLike) -> FlowEstimate:
-    """Estimate one placement: a slot for every task."""
+    """Estimate one placement, given the slot of every task."""
     throughput, delay = estimate_flows(net, np.asarray(placed, dtype=np.int32)[None, :])
     return FlowEstimate(float(throughput[0]), float(delay[0]))

@@ -1,11 +1,11 @@
-"""The kernels of TATA's estimator: see `flow` for what they compute.
+"""The kernels of TATA's estimator; `flow` describes the algorithm.
 
-The tasks of a component are alike but for where they are, so the kernels add up what a stream carries once for all its
-receivers: a round takes time in proportion to tasks, not to the edges between them.
+The tasks of a component differ only in their slots, so the kernels sum the tuples of a stream once for all of its
+receivers. The time per round is proportional to the number of tasks, not of edges.
 
-Two things make them what they are, both measured: taking an array out of a tuple, or passing one to another function,
-costs as much as a whole round, so few functions work through a block of placements, with the steps of a round written
-out (`flow_rounds`); and indices are unsigned, since numba would test signed ones for being counted from the end.
+Two measurements determine the structure. Unpacking an array from a tuple, or passing one to another function, costs as
+much as a whole round. Therefore few functions process a block of placements, and the steps of a round are written out
+(`flow_rounds`). Indices are unsigned, because numba would check signed ones for negative values.
 """
 
 from typing import NamedTuple
@@ -25,30 +25,30 @@ from penstock.model.kernel import kernel
 from penstock.model.taskgraph import FORWARD, Bools, Floats, Ints
 
 MAX_ROUNDS = 10_000
-BLOCK = 64  # placements worked through together
+BLOCK = 64  # placements per block
 
 
 class FlowNet(NamedTuple):
-    """What the kernels read; T tasks, C components, F flows by sender, S slots, P processes, H hosts, M machines."""
+    """The input of the kernels; T tasks, C components, F flows by sender, S slots, P processes, H hosts, M machines."""
 
     first: Indices  # [C + 1] first task of each component
     start: Indices  # [C + 1] the flows that component c sends are start[c] .. start[c + 1]
     target: Indices  # [F] receiving component
     heard: Ints  # [F] SPREAD, FORWARD or GLOBAL
-    receivers: Floats  # [F] how many tasks hear each sender
-    share: Floats  # [F] tuples to each of them a tuple processed
-    weight: Floats  # [F] the stream's part in what a task sends on all its streams
+    receivers: Floats  # [F] number of tasks that receive from each sender
+    share: Floats  # [F] tuples to each of them per processed tuple
+    weight: Floats  # [F] the stream's fraction of all tuples that a task sends
     source: Bools  # [C]
     sink: Bools  # [C]
-    even: Bools  # [C] whether its tasks all hear the same: no forward or global stream leads there
-    cpu: Floats  # [T] core-seconds a tuple
-    bonus: Floats  # [T] what a task may process beyond its share of cpu: without end where a tuple costs nothing
-    cap: Floats  # [T] what a task may process at most
+    even: Bools  # [C] whether its tasks have equal input: it receives no forward or global stream
+    cpu: Floats  # [T] core-seconds per tuple
+    bonus: Floats  # [T] what a task may process beyond its share of cpu: unlimited if a tuple costs nothing
+    cap: Floats  # [T] maximum that a task may process
     slot_cpu: Floats  # [S]
     slot_machine: Indices  # [S]
     slot_process: Indices  # [S]
     slot_host: Indices  # [S]
-    machine_cpu: Floats  # [M] infinite where its slots cannot use more than its cores
+    machine_cpu: Floats  # [M] infinite if its slots cannot use more than its cores
     crowded: bool  # whether any machine has more slots than cores
     delay_ms: Floats  # [4]
     threshold: float
@@ -56,7 +56,7 @@ class FlowNet(NamedTuple):
 
 @kernel
 def estimate_flows(net: FlowNet, placed: NDArray[np.int32]) -> tuple[Floats, Floats]:
-    """Estimate many placements at once: `placed` is [B, T]; the results are tuples a second and ms, each [B]."""
+    """Estimate placements [B, T]; return tuples per second and ms: [B], [B]."""
     throughput = np.empty(len(placed))
     delay = np.empty(len(placed))
     tasks, block = len(net.cpu), min(BLOCK, len(placed))
@@ -74,7 +74,7 @@ def estimate_flows(net: FlowNet, placed: NDArray[np.int32]) -> tuple[Floats, Flo
 
 @kernel
 def _settle(net: FlowNet, placed: NDArray[np.uint64], rates: Floats, at_sinks: Floats) -> None:
-    """Let tuples flow until the sinks' rate no longer rises, for every row of `placed`; set that and tasks' rates."""
+    """Run rounds until the sinks' rate stops rising, for every row of `placed`; set this rate and the tasks' rates."""
     first, start, target, heard, share, weight = net.first, net.start, net.target, net.heard, net.share, net.weight
     source, sink, even, receivers = net.source, net.sink, net.even, net.receivers
     cpu, bonus, cap, slot_cpu, slot_machine = net.cpu, net.bonus, net.cap, net.slot_cpu, net.slot_machine
@@ -98,7 +98,7 @@ def _settle(net: FlowNet, placed: NDArray[np.uint64], rates: Floats, at_sinks: F
                 first, start, target, heard, share, source, sink, even, bonus, cap,
                 where, gain, level, extra, total, taken, rate,
             )  # fmt: skip
-            # Back-pressure, one hop: senders feel what receivers took before these slow down.
+            # Back-pressure, one hop: senders see the rates of their receivers before these slow down.
             feel_receivers(first, start, target, heard, receivers, weight, sink, even, level, total, taken, rate)
             if reached - before <= net.threshold:
                 break
@@ -109,8 +109,9 @@ def _settle(net: FlowNet, placed: NDArray[np.uint64], rates: Floats, at_sinks: F
 def _delays(net: FlowNet, placed: NDArray[np.uint64], rates: Floats, mean_ms: Floats) -> None:  # noqa: C901
     """Set the mean delay from source to sink over all paths, each weighted by the tuples that take it (line 29).
 
-    A receiver's delay is a sum over its senders of what each sends and how far off it is. Distances have four levels,
-    so the sum is what all send, less what is sent from the same host, process and slot, each added up once a stream.
+    A receiver's delay is a sum over its senders, weighted by their tuples and their distances. Distances have four
+    levels. So the sum over all senders, minus those on the same host, in the same process and on the same slot, is
+    sufficient, and each of these is computed once per stream.
     """
     first, start, target, heard, share = net.first, net.start, net.target, net.heard, net.share
     receivers, sink, delay_ms = net.receivers, net.sink, net.delay_ms

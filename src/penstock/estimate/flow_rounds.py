@@ -1,7 +1,7 @@
-"""The steps of a round of the flow estimator: see `flow` for what they compute, `flow_kernels` for what calls them.
+"""The steps of a round of the flow estimator; `flow` describes the algorithm, and `flow_kernels` calls them.
 
-They take the arrays that they need one by one, as taking these out of a tuple costs as much as a step. Those of every
-round are written out in the kernel that calls them, so that nothing is handed over.
+Their arrays are separate parameters, because unpacking these from a tuple costs as much as a step. The steps of every
+round are inlined in the kernel that calls them, so no array is passed.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ Indices = NDArray[np.uint64]
 
 @kernel
 def per_cost(cpu: Floats, place: NDArray[np.uint64], per: Floats) -> None:
-    """Set for every place one over what a tuple of each task there costs together."""
+    """Set for every place the reciprocal of the total cost of one tuple of each of its tasks."""
     for number in range(len(per)):
         per[number] = 0.0
     for task in range(len(cpu)):
@@ -26,7 +26,7 @@ def per_cost(cpu: Floats, place: NDArray[np.uint64], per: Floats) -> None:
 
 @part
 def share_out(where: Indices, cpu: Floats, rate: Floats, slot_cpu: Floats, per_slot: Floats, gain: Floats) -> None:
-    """Have every slot take back what its tasks do not use, and share what is free: set what each of them gains."""
+    """Set for every slot the rate that each of its tasks gains from the slot's unused cpu."""
     for slot in range(len(gain)):
         gain[slot] = slot_cpu[slot]
     for task in range(len(cpu)):
@@ -46,7 +46,7 @@ def within_machines(
     machine_free: Floats,
     gain: Floats,
 ) -> None:
-    """Keep what tasks gain within what their machine has free: its other slots may have taken the cores."""
+    """Limit the gains of tasks to the free cpu of their machine, whose other slots may occupy the cores."""
     for machine in range(len(machine_free)):
         machine_free[machine] = machine_cpu[machine]
     for task in range(len(cpu)):
@@ -76,7 +76,7 @@ def flow_down(
     taken: Floats,
     rate: Floats,
 ) -> float:
-    """Let tuples flow down, every task passing on what it may; return what reaches the sinks."""
+    """Pass tuples downstream, at most its limit by each task; return the rate that reaches the sinks."""
     for component in range(len(source)):
         level[component] = 0.0
     for task in range(len(rate)):
@@ -113,7 +113,7 @@ def flow_down(
 
 @kernel
 def mean_taken(first: int, count: float, taken: Floats) -> float:
-    """Return the mean share that receivers take of what they hear."""
+    """Return the mean fraction of their input that receivers accept."""
     mean = 0.0
     for task in range(first, first + np.uint64(count)):
         mean += taken[task] / count
@@ -135,7 +135,7 @@ def feel_receivers(
     taken: Floats,
     rate: Floats,
 ) -> None:
-    """Lower the rates of all tasks but the sinks' to the mean of what their receivers took, one hop up."""
+    """Multiply the rates of tasks, except sinks, by the mean fraction that their receivers accepted, one hop up."""
     for component in range(len(sink)):
         if sink[component]:
             continue

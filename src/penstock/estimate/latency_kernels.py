@@ -3,9 +3,10 @@
 Three optimisations, none of which changes a digit of the result:
 
 - A radial kernel over the features of two tasks is a product of one factor per task, so exponentials are computed per
-task and vector, not per pair and vector. - Tasks of one component with equal loads on one machine have equal features:
-one of them represents all. - Most placements in a search differ from the previous one in one or two tasks. Only the
-parts that involve machines with different tasks are recomputed; the rest is taken from a base placement.
+  task and vector, not per pair and vector.
+- Tasks of one component with equal loads on one machine have equal features: one of them represents all.
+- Most placements in a search differ from the previous one in one or two tasks. Only the parts that involve machines
+  with different tasks are recomputed; the rest is taken from a base placement.
 
 Recomputation uses the same order of operations, so a placement has one score, independent of its base.
 """

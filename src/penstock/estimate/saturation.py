@@ -1,10 +1,10 @@
-"""What a placement carries when its sources are saturated and senders that may choose avoid slow receivers.
+"""The maximum rate of a placement when sources are saturated and senders with a choice avoid slow receivers.
 
-A lane (a channel from task to task) has a window of tuples in flight, and what it passes serves tuples in the order of
-arrival. So a lane that always waits carries window / wait, and its sender gives the rest to lanes with room. Waits grow
-at the elements that are used up, and at tasks that are held up by what they send; at others they vanish. The kernels
-find the waits at which no element is overloaded and a source is held up. Tasks of a component on the same slot are
-alike: they form a class. Rates are per source tuple, waits are in windows.
+A lane (a channel from task to task) has a window of tuples in flight, and the elements on it serve tuples in order of
+arrival. So a lane that always waits carries window / wait, and its sender passes the remaining tuples to lanes with
+capacity. Waits grow at saturated elements and at tasks that their receivers block; elsewhere they vanish. The kernels
+find the waits at which no element is overloaded and a source is blocked. The tasks of a component on the same slot are
+equivalent and form a class. Rates are per source tuple, waits are in windows.
 """
 
 from typing import NamedTuple
@@ -16,20 +16,18 @@ from penstock.estimate.bottleneck import RateNet, Settled, Ways, bottleneck_rate
 from penstock.model.kernel import kernel, lean, stage
 from penstock.model.taskgraph import FORWARD, GLOBAL, Bools, Floats, Ints
 
-PAIRS = (
-    512  # of classes with a stream between them; beyond, which takes milliseconds, streams are taken to split evenly
-)
+PAIRS = 512  # maximum, which takes milliseconds; with more pairs, streams are assumed to split evenly
 ROUNDS = 40
-SETTLED, TIMES, FEWEST = 1e-3, 3, 5  # relative change of the rate, in so many rounds in a row, of at least so many
-EXACT = 1.005  # an even split is the answer if no split could carry this many times as much
-TIGHT = 0.97  # an element that is used up to this share may make lanes wait
-POWER = 1.5  # of the share to which it is used up, by which its wait changes in a round
-EASE = 0.25  # of POWER, by which the wait for a task that is held up changes
-WINDOW = 0.875  # of a lane's window that is in flight: credit is returned in quarters, so an eighth is missing
-TOGETHER = 0.25  # how far busy times of a machine's slots coincide: between independent and nested
-FIRST, SHORTEST, LONGEST = 0.5, 1e-3, 100.0  # waits, of what the busiest lane takes for a window
-NEARLY = 1.02  # times what it does now, that a task held up could do at most
-MIXES = 4  # rounds to find how busy the slots of a machine are
+SETTLED, TIMES, FEWEST = 1e-3, 3, 5  # relative change of the rate, consecutive rounds, minimum number of rounds
+EXACT = 1.005  # an even split is returned if no split could carry more than this multiple of it
+TIGHT = 0.97  # utilisation of an element from which lanes may wait for it
+POWER = 1.5  # exponent of an element's utilisation in the change of its wait per round
+EASE = 0.25  # factor of POWER in the change of the wait for a blocked task
+WINDOW = 0.875  # fraction of a window in flight: credit is returned in quarters, so an eighth is missing on average
+TOGETHER = 0.25  # overlap of the busy times of a machine's slots: 0 is independent, 1 is nested
+FIRST, SHORTEST, LONGEST = 0.5, 1e-3, 100.0  # waits, relative to the time that the busiest lane takes for a window
+NEARLY = 1.02  # maximum factor by which a blocked task could increase its rate
+MIXES = 4  # rounds to determine the busy times of a machine's slots
 
 
 class Lanes(NamedTuple):
@@ -38,31 +36,31 @@ class Lanes(NamedTuple):
     first: Ints  # [C + 1] first class of each component
     task: Ints  # [G] one of its tasks
     slot: Ints  # [G]
-    size: Floats  # [G] tasks
-    cpu: Floats  # [G] core-seconds a tuple
-    source: Floats  # [G] of all source tuples, each task
+    size: Floats  # [G] number of tasks
+    cpu: Floats  # [G] core-seconds per tuple
+    source: Floats  # [G] fraction of all source tuples, per task
     sender: Ints  # [Q] class
     start: Ints  # [Q + 1] the pairs of queue q are start[q] .. start[q + 1]
     chosen: Bools  # [Q] whether the sender chooses the receiver
-    amount: Floats  # [Q] tuples a tuple that its task processes
-    width: Floats  # [Q] receiving tasks
-    bits: Floats  # [Q] a tuple
+    amount: Floats  # [Q] tuples per tuple processed by its task
+    width: Floats  # [Q] number of receiving tasks
+    bits: Floats  # [Q] per tuple
     target: Ints  # [P] class
     begin: Ints  # [P] its wires
     end: Ints  # [P]
 
 
 class Waits(NamedTuple):
-    """What changes from round to round."""
+    """The variables of a round."""
 
     rate: Floats  # [P] tuples from task to task
-    level: Floats  # [Q] what a lane without a wait carries, relative to an even split
+    level: Floats  # [Q] rate of a lane without a wait, relative to an even split
     wait: Floats  # [P] windows from sending to being processed
-    room: Floats  # [G] how many times what it does now a task could send
+    room: Floats  # [G] factor by which a task could increase its output
     done: Floats  # [G] tuples that a task processes
-    held: Floats  # [G] windows that lanes wait for a task that is held up
-    highest: Floats  # [G] the highest rate of a lane to it
-    tight: Bools  # [G] whether it holds up a source
+    held: Floats  # [G] windows that lanes wait for a blocked task
+    highest: Floats  # [G] maximum rate of a lane to it
+    tight: Bools  # [G] whether it blocks a source
     slot: Floats  # [S] windows that lanes wait for a slot
     slot_load: Floats  # [S] core-seconds
     slot_busy: Floats  # [S] seconds
@@ -71,13 +69,13 @@ class Waits(NamedTuple):
     wire_load: Floats  # [N] bits
     wire_busy: Floats  # [N] seconds
     wire_highest: Floats  # [N]
-    share: Floats  # [S] of the time that a slot is busy
-    chance: Floats  # [S + 1] that so many other slots are busy
+    share: Floats  # [S] fraction of the time that a slot is busy
+    chance: Floats  # [S + 1] probability that this number of other slots is busy
 
 
 @kernel
 def room_for(net: RateNet, ways: Ways) -> tuple[Lanes, Waits]:
-    """Return room for the lanes of any placement, and for their waits."""
+    """Allocate arrays for the lanes of any placement, and for their waits."""
     tasks, slots, wires = len(net.cpu), len(net.slot_cpu), len(ways.capacity)
     queues, pairs = 0, 0
     for flow in range(len(net.bits)):
@@ -128,7 +126,7 @@ def room_for(net: RateNet, ways: Ways) -> tuple[Lanes, Waits]:
 
 @lean
 def _tasks(net: RateNet, component: int) -> int:
-    """Return how many tasks a component has."""
+    """Return the number of tasks of a component."""
     return int(net.first[component + 1] - net.first[component])
 
 
@@ -148,7 +146,7 @@ def group_tasks(net: RateNet, placed: Ints, lanes: Lanes, waits: Waits) -> None:
     """Put the tasks of every component into classes."""
     number = 0
     for slot in range(len(net.slot_cpu)):
-        waits.share[slot] = -1.0  # here the class that was found last in the slot
+        waits.share[slot] = -1.0  # used here for the last class found on the slot
     for component in range(len(net.sink)):
         lanes.first[component] = number
         for task in range(net.first[component], net.first[component + 1]):
@@ -169,7 +167,7 @@ def group_tasks(net: RateNet, placed: Ints, lanes: Lanes, waits: Waits) -> None:
 
 @stage
 def join_classes(net: RateNet, ways: Ways, lanes: Lanes) -> int:
-    """List the queues and pairs of a placement's classes; return how many queues there are, -1 if too many pairs."""
+    """List the queues and pairs of a placement's classes; return the number of queues, -1 if the pairs are too many."""
     queue, pair = 0, 0
     for flow in net.order:
         first, end = lanes.first[net.flow_source[flow]], lanes.first[net.flow_source[flow] + 1]
@@ -209,7 +207,7 @@ def join_classes(net: RateNet, ways: Ways, lanes: Lanes) -> int:
 
 @stage
 def send(ways: Ways, lanes: Lanes, queues: int, evenly: bool, waits: Waits) -> None:
-    """Split what every class sends over its lanes, and add up what elements have to do for a source tuple."""
+    """Split the output of every class over its lanes, and sum the loads of elements per source tuple."""
     for task_class in range(lanes.first[-1]):
         waits.done[task_class] = lanes.source[task_class]
         waits.highest[task_class] = 0.0
@@ -242,7 +240,7 @@ def send(ways: Ways, lanes: Lanes, queues: int, evenly: bool, waits: Waits) -> N
 
 @lean
 def _choose(lanes: Lanes, queue: int, amount: float, waits: Waits) -> None:
-    """Split an amount over lanes: all get the same, but those with a wait fall short of it as they near their limit."""
+    """Split an amount evenly over lanes, except that a lane with a wait gets less as it approaches its limit."""
     start, end = lanes.start[queue], lanes.start[queue + 1]
     limit, waiting = 0.0, False
     for pair in range(start, end):
@@ -275,9 +273,9 @@ def _choose(lanes: Lanes, queue: int, amount: float, waits: Waits) -> None:
 
 @lean
 def _of_level(level: float, wait: float) -> float:
-    """Return the share of a level that a lane carries: all of it without a wait, a window per wait at a high level."""
+    """Return the fraction of a level that a lane carries: 1 without a wait; at a high level, a window per wait."""
     relative = level * wait * (1.0 / WINDOW)
-    if relative < 0.15:  # the share is above 0.9998
+    if relative < 0.15:  # the fraction exceeds 0.9998
         return 1.0
     square = relative * relative
     return float(1.0 / np.sqrt(np.sqrt(1.0 + square * square)))
@@ -285,7 +283,7 @@ def _of_level(level: float, wait: float) -> float:
 
 @stage
 def use_up(net: RateNet, ways: Ways, waits: Waits) -> float:
-    """Set how long elements are busy for a source tuple, and return the longest time."""
+    """Set the busy times of elements per source tuple, and return the maximum."""
     longest = 0.0
     for wire in range(len(waits.wire)):
         waits.wire_busy[wire] = waits.wire_load[wire] / ways.capacity[wire]
@@ -305,10 +303,10 @@ def use_up(net: RateNet, ways: Ways, waits: Waits) -> float:
 
 @lean
 def _share_cores(net: RateNet, machine: int, longest: float, waits: Waits) -> float:
-    """Set how long the slots of a machine are busy that has fewer cores than busy slots; return the longest time.
+    """Set the busy times of the slots of a machine with fewer cores than busy slots; return the maximum.
 
-    While more slots are busy than there are cores, each is slower. How often that is depends on whether their busy
-    times coincide; they are taken to do so in part.
+    While more slots are busy than there are cores, each is slower. The fraction of time in which this happens depends
+    on the overlap of their busy times, which is assumed to be partial.
     """
     start, end = net.slot_first[machine], net.slot_first[machine + 1]
     cores = net.machine_cpu[machine] / net.slot_cpu[start]
@@ -341,7 +339,7 @@ def _share_cores(net: RateNet, machine: int, longest: float, waits: Waits) -> fl
 
 @lean
 def _nest(start: int, end: int, busy: int, cores: float, waits: Waits) -> float:
-    """Set how long slots are busy if those with less to do are busy only while those with more are."""
+    """Set the busy times of slots if slots with less work are busy only while those with more work are."""
     work, taken = 0.0, 0.0
     for _ in range(busy):
         lowest, others = np.inf, 0
@@ -364,7 +362,7 @@ def _nest(start: int, end: int, busy: int, cores: float, waits: Waits) -> float:
 
 @lean
 def _speed(start: int, end: int, which: int, cores: float, waits: Waits) -> float:
-    """Return the part of a core that a slot has while it is busy, if the others are so independently."""
+    """Return the fraction of a core that a slot gets while it is busy, if the other slots are busy independently."""
     waits.chance[0] = 1.0
     others = 0
     for slot in range(start, end):
@@ -384,7 +382,7 @@ def _speed(start: int, end: int, which: int, cores: float, waits: Waits) -> floa
 
 @stage
 def avoids(net: RateNet, ways: Ways, lanes: Lanes, queues: int, longest: float, waits: Waits) -> bool:
-    """Return whether another split of the streams could leave much less to do for the slot or wire that limits."""
+    """Return whether another split of the streams could reduce the load of the limiting slot or wire significantly."""
     limiting, wired = -1, False
     for slot in range(len(waits.slot)):
         if waits.slot_busy[slot] >= longest:
@@ -393,9 +391,9 @@ def avoids(net: RateNet, ways: Ways, lanes: Lanes, queues: int, longest: float, 
         if waits.wire_busy[wire] >= longest:
             limiting, wired = wire, True
     if limiting < 0 or (not wired and waits.slot_load[limiting] < 0.999 * longest * net.slot_cpu[limiting]):
-        return True  # what limits is the cores of a machine, which slots share
+        return True  # the limit is the cores of a machine, which its slots share
     load = waits.wire_load[limiting] if wired else waits.slot_load[limiting]
-    least = waits.room  # of a tuple that a class processes
+    least = waits.room  # minimum load per tuple that a class processes
     for task_class in range(lanes.first[-1]):
         least[task_class] = lanes.cpu[task_class] if not wired and lanes.slot[task_class] == limiting else 0.0
     for queue in range(queues - 1, -1, -1):
@@ -417,7 +415,7 @@ def avoids(net: RateNet, ways: Ways, lanes: Lanes, queues: int, longest: float, 
 
 @stage
 def wait_longer(tps: float, busy: Floats, highest: Floats, wait: Floats) -> None:
-    """Let lanes wait less for an element, the less it is used; `highest` is the highest rate of a lane over it."""
+    """Update the waits for elements: low utilisation shortens them; `highest`: the maximum rates of their lanes."""
     for place in range(len(wait)):
         if highest[place] <= 0.0:
             wait[place] = 0.0
@@ -436,7 +434,7 @@ def wait_longer(tps: float, busy: Floats, highest: Floats, wait: Floats) -> None
 
 @stage
 def make_room(ways: Ways, lanes: Lanes, queues: int, waits: Waits) -> float:
-    """Set how many times what it does now every class could send; return how many times the sources could."""
+    """Set the factors by which classes could increase their output; return the minimum over sources."""
     for task_class in range(lanes.first[-1]):
         waits.room[task_class] = np.inf
     for queue in range(queues - 1, -1, -1):
@@ -468,7 +466,7 @@ def make_room(ways: Ways, lanes: Lanes, queues: int, waits: Waits) -> float:
 
 @lean
 def _follow(lanes: Lanes, queue: int, growth: float, waits: Waits) -> None:
-    """If a queue holds up a source, let its lanes wait for their receivers for as long as that takes."""
+    """If a queue blocks a source, raise the waits for its receivers as far as this requires."""
     sender = lanes.sender[queue]
     amount, total = waits.done[sender] * lanes.amount[queue], 0.0
     if not waits.tight[sender] or amount <= 0.0:
@@ -489,7 +487,7 @@ def _follow(lanes: Lanes, queue: int, growth: float, waits: Waits) -> None:
 
 @stage
 def hold_up(lanes: Lanes, queues: int, growth: float, waits: Waits) -> None:
-    """Let lanes wait for tasks that are held up by what they send, the more so if that holds up a source."""
+    """Set the waits for tasks that their receivers block; they are longer if such a task blocks a source."""
     for slot in range(len(waits.slot)):
         waits.slot[slot] *= growth
     for wire in range(len(waits.wire)):
@@ -513,7 +511,7 @@ def hold_up(lanes: Lanes, queues: int, growth: float, waits: Waits) -> None:
 
 @stage
 def resource_rate(net: RateNet, lanes: Lanes, waits: Waits) -> float:
-    """Return the rate that resources beside cpu and network allow."""
+    """Return the maximum rate that resources other than cpu and network allow."""
     rate = np.inf
     for resource in range(net.capacity.shape[1]):
         for machine in range(len(net.machine_cpu)):
@@ -528,7 +526,7 @@ def resource_rate(net: RateNet, lanes: Lanes, waits: Waits) -> float:
 
 @stage
 def settle(net: RateNet, ways: Ways, lanes: Lanes, queues: int, waits: Waits) -> float:
-    """Return the rate at which waits settle, at least that of an even split; `waits` has what a source tuple takes."""
+    """Return the rate at which waits settle, at least that of an even split; `waits` has the loads per source tuple."""
     send(ways, lanes, queues, True, waits)
     longest = use_up(net, ways, waits)
     other = resource_rate(net, lanes, waits)
@@ -562,7 +560,7 @@ def settle(net: RateNet, ways: Ways, lanes: Lanes, queues: int, waits: Waits) ->
 
 @kernel
 def saturated_rates(net: RateNet, placed: NDArray[np.int32]) -> Floats:
-    """Return the rate of many placements, `placed` being [B, T]; 0 if a hop has no path."""
+    """Return the rates of placements [B, T]; 0 if a hop has no path."""
     rates = np.zeros(len(placed))
     ways = empty_ways(net)
     lanes, waits = room_for(net, ways)
@@ -580,7 +578,7 @@ def saturated_rates(net: RateNet, placed: NDArray[np.int32]) -> Floats:
 
 @kernel
 def settled(net: RateNet, ways: Ways, placed: NDArray[np.int32]) -> Settled:
-    """Return what a placement, [T], carries over its ways, and what a source tuple then takes; nothing for a crowd."""
+    """Return the rate and loads of a placement [T] over given paths; the rate is -1 if there are too many pairs."""
     lanes, waits = room_for(net, ways)
     group_tasks(net, placed, lanes, waits)
     queues = join_classes(net, ways, lanes)

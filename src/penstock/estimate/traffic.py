@@ -1,4 +1,4 @@
-"""How much a placement sends between machines and between processes, in bytes a source tuple."""
+"""The traffic of a placement between machines and between processes, in bytes per source tuple."""
 
 from typing import NamedTuple
 
@@ -10,15 +10,15 @@ from penstock.model.taskgraph import FORWARD, Ints, Tasks, sum_by
 
 
 class Traffic(NamedTuple):
-    """Bytes a source tuple that leave a machine, a process, a task."""
+    """Bytes per source tuple that leave a machine, a process, a task."""
 
     machines: float
-    processes: float  # between machines included
+    processes: float  # including those between machines
     total: float
 
 
 def traffic(tasks: Tasks, slots: Slots, placed: ArrayLike) -> Traffic:
-    """Return what a placement sends; time and memory grow with tasks and slots, not with edges."""
+    """Return the traffic of a placement; time and memory grow with tasks and slots, not with edges."""
     slot = np.asarray(placed, dtype=np.int32)
     process = slots.process[slot]
     tasks = tasks.placed(process)
@@ -29,7 +29,7 @@ def traffic(tasks: Tasks, slots: Slots, placed: ArrayLike) -> Traffic:
 
 
 def _inside(tasks: Tasks, place: Ints, places: int, process: Ints) -> float:
-    """Return the bytes a source tuple whose sender and receiver are in one place, which holds whole processes."""
+    """Return the bytes per source tuple with sender and receiver in one place; places hold whole processes."""
     inside = 0.0
     for flow in tasks.flows:
         tuples, source, target = tasks.sent(flow, place)

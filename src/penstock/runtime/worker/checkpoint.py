@@ -1,8 +1,8 @@
-"""A worker's part in checkpoints: barriers are aligned, states are saved and written, and read again.
+"""A worker's part in checkpoints: it aligns barriers, saves and writes states, and reads them on recovery.
 
-A barrier marks the end of what belongs to a checkpoint on its channel. A task buffers what comes behind the barrier of
-a channel until every channel has had its own: then its state is that of the checkpoint. The state is encoded in pieces
-between turns, while the task is suspended and all others run, and written by the shell.
+A barrier marks the end of a checkpoint on its channel. A task buffers everything behind the barrier of a channel until
+the barriers of all channels have arrived; its state is then that of the checkpoint. The state is encoded in pieces
+between turns, while the task is suspended and all others run. The shell writes it.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,19 +25,19 @@ from penstock.runtime.worker.running_task import RunningTask
 from penstock.runtime.worker.task import Task
 
 Piece = bytes | memoryview
-States = dict[int, tuple[TaskState, bytes]]  # task -> the runtime's own part of its state, and its logic's
-TURN_BYTES = 256 * 1024  # of a task's state that are encoded per turn
+States = dict[int, tuple[TaskState, bytes]]  # task -> the state of the runtime and the state of its logic
+TURN_BYTES = 256 * 1024  # bytes of a task's state encoded per turn
 
 
 class _Slots(Protocol):
-    """What runs tasks: `Execution`."""
+    """The part of `Execution` that checkpoints use."""
 
     def is_idle(self, task: Task) -> bool: ...
     def wake(self, task: Task) -> None: ...
 
 
 class Checkpointer:
-    """The checkpoint that a worker takes part in, in one epoch; `number` is that of the latest."""
+    """The checkpoint in which a worker takes part, in one epoch; `number` is that of the latest."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Checkpointer:
         self._written = False
 
     def begin(self, number: int) -> None:
-        """Begin a checkpoint at the sources that are here, even if they are blocked or have ended."""
+        """Start a checkpoint at the local sources, including blocked and ended ones."""
         self._advance_to(number)
         self._commanded = True
         for task in list(self._tasks.values()):
@@ -78,7 +78,7 @@ class Checkpointer:
         self._write()
 
     def take_barrier(self, task: Task, channel: InChannel, number: int) -> None:
-        """Take a barrier that has come on a channel: save the task's state once all channels have theirs."""
+        """Process a barrier of a channel: save the task's state once the barriers of all channels have arrived."""
         if number <= self._aborted or number < self.number:
             return
         self._advance_to(number)
@@ -87,12 +87,12 @@ class Checkpointer:
             self.save(task)
 
     def save_source(self, task: Task) -> None:
-        """Save a source that is between two tuples now."""
+        """Save a source, which is between two tuples now."""
         if task.is_source and task.number not in self._encoding:
             self.save(task)
 
     def save(self, task: Task) -> None:
-        """Begin to save a task, which is suspended and between two tuples."""
+        """Start to save a task, which is suspended and between two tuples."""
         self._running.set(task)
         problem = task.prepare_files() or task.unsavable
         if problem:
@@ -111,17 +111,17 @@ class Checkpointer:
 
     @property
     def aligning(self) -> bool:
-        """Whether tasks that are still to be saved have processed tuples since the last report."""
+        """Whether tasks that are not saved yet have processed tuples since the last report."""
         waits = self._commanded and not self._written
         return waits and any(task.processed and n not in self._saved for n, task in self._tasks.items())
 
     def encode_more(self) -> None:
-        """Encode one more piece of every task that is being saved."""
+        """Encode another piece of the state of every task that is being saved."""
         for number in list(self._encoding):
             self._encode(self._tasks[number])
 
     def abort(self, number: int) -> None:
-        """Abort a checkpoint: what was buffered for it continues."""
+        """Abort a checkpoint: release what was buffered for it."""
         self._aborted = max(self._aborted, number)
         if self.number <= number:
             self._reset()
@@ -152,7 +152,7 @@ class Checkpointer:
         self._resume(task)
 
     def _encode(self, task: Task) -> None:
-        """Encode what fits into a turn; most states are done with that."""
+        """Encode as much of a state as fits into a turn; this completes most states."""
         self._running.set(task)
         pieces, size = self._pieces[task.number], 0
         for piece in self._encoding[task.number]:
@@ -176,7 +176,7 @@ class Checkpointer:
         self._write()
 
     def _write(self) -> None:
-        """Have all states written once the last has been saved."""
+        """Submit the job that writes all states, once the last is saved."""
         number, epoch = self.number, self._epoch
         if self._written or not self._commanded or self._saved.keys() != self._tasks.keys():
             return
@@ -201,7 +201,7 @@ class Checkpointer:
 
 
 def _laid_out(states: list[tuple[TaskEntry, list[Piece]]]) -> tuple[int, tuple[TaskEntry, ...]]:
-    """Return the size of states one after another, and their entries with the offset and checksum of each."""
+    """Return the total size of consecutive states, and their entries with offsets and checksums."""
     size, entries = 0, []
     for entry, packed in states:
         total = 0
@@ -213,7 +213,7 @@ def _laid_out(states: list[tuple[TaskEntry, list[Piece]]]) -> tuple[int, tuple[T
 
 
 def _json(position: bytes) -> str:
-    """Return a source's position as JSON for people to read, or else its `repr`."""
+    """Return a source's position as readable JSON, or its `repr` if JSON cannot represent it."""
     decoded = decode_msgpack(position, strict=False)
     try:
         return msgspec.json.encode(decoded).decode()
@@ -224,13 +224,13 @@ def _json(position: bytes) -> str:
 def reading_job(
     folder: str, checkpoint: int, locations: tuple[StateLocation, ...], then: Callable[[States, str, float], None]
 ) -> Job:
-    """Return the job that reads the states of tasks from a checkpoint; `then` gets them, or the problem."""
+    """Return the job that reads the states of tasks from a checkpoint; `then` receives them, or the problem."""
     do = partial(_read_states, folder=folder_of(folder, checkpoint), locations=locations)
     return Job(f"states of checkpoint {checkpoint}", do, then)
 
 
 def _read_states(disk: Disk, folder: str, locations: tuple[StateLocation, ...]) -> States:
-    """Read the states of tasks, rejecting what is damaged."""
+    """Read the states of tasks; reject damaged ones."""
     states: States = {}
     for location in locations:
         path = below(folder, location.file)

@@ -1,7 +1,7 @@
 """Runs an author's code under an error policy, which decides call by call what happens when it raises.
 
-Components without a policy never come here. A guard runs tuples one by one and reports how far it got: to the end, or
-to a tuple that is to be retried at a later time. It never waits itself.
+Components without a policy do not use this module. A guard runs tuples one by one and reports its progress: to the end,
+or to a tuple whose retry is due later. It never waits itself.
 
 Skipped tuples go to a dead-letter sink of the task: its finished files join what the task publishes at a checkpoint,
 and its state joins the task's, so that a dead letter is written exactly once, like any output.
@@ -26,11 +26,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class Attempt(NamedTuple):
-    """How far a guard got with a batch."""
+    """The progress of a guard in a batch."""
 
-    emitted: list[Any]  # what follows from the tuples that are done
-    done: int  # tuples
-    retry_at: float | None = None  # when the next tuple is to be retried; None: all are done
+    emitted: list[Any]  # results of the completed tuples
+    done: int  # number of completed tuples
+    retry_at: float | None = None  # time of the next tuple's retry; None: all tuples are completed
 
 
 class Guard:
@@ -40,7 +40,7 @@ class Guard:
         self._policy = policy
         self._logic = logic
         self._context = context
-        self._attempts: dict[float | None, int] = {}  # of a timer by its time; None: of the next tuple
+        self._attempts: dict[float | None, int] = {}  # of a timer, by its time; None: of the next tuple
         self.retry_at = 0.0  # the task is suspended until then
         self.skipped = self.retried = 0  # since the last report
         self._dead_letters = dead_letters
@@ -48,7 +48,7 @@ class Guard:
         self._warned = False
 
     def run(self, values: Sequence[Any], now: float) -> Attempt:
-        """Let an operator process tuples, or a sink take them."""
+        """Call an operator or a sink with tuples."""
         emitted: list[Any] = []
         self.retry_at = 0.0
         for place, value in enumerate(values):
@@ -56,7 +56,7 @@ class Guard:
                 emitted += self._apply(value)
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # sys.exit included
+            except BaseException as error:  # including sys.exit
                 if self._retries(None, now):
                     return Attempt(emitted, place, self.retry_at)
                 self.give_up("write" if isinstance(self._logic, Sink) else "process", value, error)
@@ -83,7 +83,7 @@ class Guard:
         return Attempt(emitted, 1)
 
     def poll(self, now: float, limit: int) -> Any:
-        """Poll a source; return nothing if it is to be polled again later. There is no tuple to skip."""
+        """Poll a source; return no tuples if the poll will be retried later. There is no tuple to skip."""
         assert isinstance(self._logic, Source)
         self.retry_at = 0.0
         try:
@@ -98,7 +98,7 @@ class Guard:
         return polled
 
     def take_counts(self) -> tuple[int, int]:
-        """Return how many tuples were skipped, and how many retries there were, since the last call."""
+        """Return the numbers of skipped tuples and of retries since the last call."""
         counts = self.skipped, self.retried
         self.skipped = self.retried = 0
         return counts
@@ -110,7 +110,7 @@ class Guard:
             self._state = LogicState(self._dead_letters)
 
     def flush(self, now: float) -> None:
-        """Let the dead-letter sink finish a file that is long enough."""
+        """Let the dead-letter sink finish a file that has reached its size."""
         if self._dead_letters is not None and self._state is not None:
             call(self._dead_letters.flush, now)
 
@@ -146,7 +146,7 @@ class Guard:
         return [] if emitted is None else list(emitted)
 
     def _retries(self, key: float | None, now: float) -> bool:
-        """Return whether a call is to be retried, and set when."""
+        """Return whether a call will be retried, and set the time."""
         policy, attempts = self._policy, self._attempts.pop(key, 0)
         if not isinstance(policy, Retry) or attempts >= policy.times:
             return False
@@ -156,7 +156,7 @@ class Guard:
         return True
 
     def give_up(self, name: str, value: Any, error: BaseException, where: str = "") -> None:
-        """Skip a tuple or end the run: no retry is left, or the tuple cannot be sent, so that retries are no use."""
+        """Skip a tuple or end the run: no retry is left, or retries are useless because the tuple cannot be sent."""
         policy = self._policy.then if isinstance(self._policy, Retry) else self._policy
         if isinstance(value, Unreadable):
             name, value = "emits", value.value
@@ -180,7 +180,7 @@ class Guard:
 
 
 def _writable(value: Any) -> Any:
-    """Return a tuple as JSON can hold it, or else its `repr`."""
+    """Return a tuple in JSON types, or its `repr` if that is impossible."""
     try:
         msgspec.json.encode(value)
     except Exception:  # an author's object may raise anything

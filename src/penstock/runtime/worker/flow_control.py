@@ -1,7 +1,7 @@
-"""Credit-based flow control: receivers give senders credit for what they have processed, and set their windows.
+"""Credit-based flow control: receivers return credit for processed tuples, and set the windows of their channels.
 
-A channel's window is the number of tuples that it may have in flight. Credit is given back when a quarter of the window
-has been processed.
+A channel's window is the maximum number of its tuples in flight. A receiver returns credit when it has processed a
+quarter of the window.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from penstock.runtime.worker.task import Task
 
 
 class _Windows(Protocol):
-    """What sets the windows of channels, and wakes a task that has got credit: `Execution`."""
+    """The part of `Execution` that sets the windows of channels, and wakes a task that has received credit."""
 
     def now(self) -> float: ...
     def window(self, seconds: float | None, channels: int) -> int: ...
@@ -23,7 +23,7 @@ class _Windows(Protocol):
 
 
 class _Feedback(Protocol):
-    """What decides when senders hear of the load of a task, and adds it to the credit: `ActivePolicies`."""
+    """The part of `ActivePolicies` that decides when credit reports the load of a task to senders."""
 
     def processed(self, task: Task, channel: InChannel) -> None: ...
     def credited(self, task: Task, channel: InChannel) -> tuple[float, float]: ...
@@ -53,11 +53,11 @@ class FlowControl:
         self._feedback: _Feedback | None = None
 
     def use_feedback(self, feedback: _Feedback | None) -> None:
-        """Add load to the credit from now on, for routing policies; None: no more."""
+        """Report load with later credit, for routing policies; None: report no load."""
         self._feedback = feedback
 
     def processed(self, task: Task, channel: InChannel, count: int, arrived: float) -> None:
-        """Count tuples that a task has processed, and give their sender credit once there are enough."""
+        """Count processed tuples of a task, and give their sender credit once there are enough."""
         task.count(count, arrived, self._now())
         task.inbox.consume(channel, count)
         if self._feedback is not None:
@@ -66,7 +66,7 @@ class FlowControl:
             self.grant(task, channel)
 
     def grant(self, task: Task, channel: InChannel) -> None:
-        """Give a channel's sender credit for what was processed, and more or less if its window changes."""
+        """Give a channel's sender credit for processed tuples, adjusted if its window changes."""
         wider = max(self._widening(task, channel), -channel.consumed)
         amount = channel.grant(wider)
         if not amount and not wider and self._feedback is None:
@@ -76,14 +76,14 @@ class FlowControl:
         self.receive(Credit(self._epoch, *path, amount, task.inbox.queued, channel.expected, seconds, price, wider))
 
     def _widening(self, task: Task, channel: InChannel) -> int:
-        """Return by how much a channel's window should change; small changes are not worth it."""
+        """Return the change of a channel's window; small changes are suppressed."""
         inbox = task.inbox
         window = self._windows.window(task.service_time.seconds, max(1, inbox.active + (not channel.queued)))
         change = window - channel.granted
         return change if window == self._maximum or 4 * abs(change) > channel.granted else 0
 
     def receive(self, credit: Credit) -> None:
-        """Add credit to a lane, wherever its task is."""
+        """Add credit to a lane, whether its task is local or remote."""
         source = credit.source
         task = self._directory.here.get(source)
         if task is None:
@@ -93,7 +93,7 @@ class FlowControl:
                 self._post(self._directory.hosts[source], credit)
             return
         before = self._running.task
-        self._running.set(task)  # the tuples that the credit lets it send are its own
+        self._running.set(task)  # the credit lets it send its own tuples
         for queue in task.queues:
             if queue.stream == credit.stream:
                 queue.add_credit(credit)

@@ -2,14 +2,13 @@
 
 Everything on the machine is lost: tuples in service or in the in-queues and out-queues of its tasks, and those in
 transit to them. Their source tuples never complete, and are counted as lost at once. No tuple is sent to a task on a
-failed
-machine: bound tuples wait at the sender, and streams with a choice of task avoid it. A task resumes when its machine
-has recovered or when it is moved to another, with new channels. Tuples that wait in front of a source are outside of it
-and survive, and a tuple in service at a source is processed again.
+failed machine: bound tuples wait at the sender, and streams with a choice of task avoid it. A task resumes, with new
+channels, when its machine has recovered or when the task is moved to another. Tuples that wait in front of a source are
+outside of it and survive, and a tuple in service at a source is processed again.
 
 A task that has moved may have a tuple in service at its old slot, while its channels lead to the new one. If that tuple
-is lost, its credit is returned, unless the machine of the task's new slot has failed meanwhile, and its channels with
-it.
+is lost, its credit is returned, unless the machine of the task's new slot has failed meanwhile: then its channels are
+lost, too.
 """
 
 import numpy as np

@@ -1,9 +1,9 @@
 """The tables of a placement on a cluster: which tasks share a slot, and the pipes from one task to another.
 
 A *pipe* is a network card together with the path to machines at one distance, a link, or the short path inside a
-machine. The time at which something leaves a pipe is known when it enters, so only the first item of each pipe has to
-be watched. Tuples leave in the order in which they entered; if delays vary, this holds for those of one lane, and a
-lane keeps its order when its path changes (`chains`). A *way* is a path in the form of a sequence of pipes.
+machine. The departure time from a pipe is known on entry, so only the first item of each pipe has to be watched. Tuples
+leave in the order in which they entered; if delays vary, this holds for those of one lane, and a lane keeps its order
+when its path changes (`chains`). A *way* is a path in the form of a sequence of pipes.
 """
 
 import math
@@ -43,14 +43,14 @@ class Ground(NamedTuple):
     choice: Small  # [Q, 2] range of lanes used in turn: all, or those of the same process
     near: Small  # [E] for each queue the lanes of the same process, from its first position on
     pipes: Small  # paths one after another, each terminated by END
-    card: Small  # [P] what is busy while a tuple enters the pipe; -1: nothing
+    card: Small  # [P] the card or link that a tuple occupies on entry; -1: none
     byte_s: Floats  # [P] s per byte
-    latency: Floats  # [P] mean delay after that, s
+    latency: Floats  # [P] mean delay after entry, s
     spread: Floats  # [P] standard deviation of its logarithm; 0: constant
 
 
 class PathTable:
-    """Finds the path between two slots, and numbers paths: a known path keeps its number whatever moves."""
+    """Finds the path between two slots, and numbers paths: a known path keeps its number whichever tasks move."""
 
     def __init__(self, instance: Instance, routes: Mapping[Hop, tuple[int, ...]] | None) -> None:
         self._instance = instance
@@ -60,7 +60,7 @@ class PathTable:
         self.pipes: list[int] = []
 
     def tables(self) -> tuple[Small, Floats, Floats, Bools]:
-        """Return what every pipe keeps busy, for how long per byte, its latency, and whether that may vary."""
+        """Return for every pipe the card or link in use, the time per byte, the latency, and whether that may vary."""
         cluster, slots = self._instance.cluster, self._instance.slots
         machines, links = len(cluster.machines), len(cluster.links)
         delay = slots.delay_ms * MILLISECOND
@@ -179,8 +179,9 @@ def _nearest(system: TwinSystem, afar: Bools) -> tuple[Small, Small]:
 def first_turns(instance: Instance, system: TwinSystem, ground: Ground) -> Longs:
     """Return the first lane of each out-queue: as in the runtime, task k of a component starts with the k-th.
 
-    So senders that act simultaneously do not all start with the same receiver. If only near lanes are used in turn, it
-    is the first of them from there on. For direct streams, the application decides: the first lane for all senders. [Q]
+    So senders that act simultaneously do not all start with the same receiver. If only near lanes are used in turn, the
+    first near lane from that position on is returned. For direct streams, the application decides, and all senders
+    start with the first lane. [Q]
     """
     tasks = instance.tasks
     sender = system.sender[system.lanes[:-1]]

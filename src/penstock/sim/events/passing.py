@@ -1,4 +1,4 @@
-"""How tuples get from task to task: an out-queue binds them to lanes, a lane sends a frame, frames pass pipes."""
+"""The passage of tuples between tasks: out-queues bind them to lanes, lanes send frames, frames pass pipes."""
 
 import numpy as np
 
@@ -150,7 +150,7 @@ def _lane(system: TwinSystem, ground: Ground, state: TwinState, queue: int, rng:
         place = turn + step
         if place >= width:
             place -= width
-        if place >= width:  # fewer tasks are near than when the turn came here
+        if place >= width:  # fewer tasks are near than at the time of this turn
             place = step
         lane = ground.near[begin + place]
         if _room(system, state, lane) > 0:

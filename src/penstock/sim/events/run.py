@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CHUNK_S = 10.0  # maximum time span of source tuples drawn at once
-SUPPLIES = 8  # times that saturated sources are supplied while they take the tuples that the supply is ahead by
-CHUNK = 500_000  # maximum number of them, if the rate is known
+SUPPLIES = 8  # supplies per period in which saturated sources take the tuples that the supply is ahead
+CHUNK = 500_000  # maximum number of source tuples drawn, if the rate is known
 
 _MORE: dict[int, Callable[[TwinState], TwinState]] = {
     loop.ROWS: more_rows,
@@ -202,7 +202,7 @@ class TwinRun:
         return build_ground(self._instance, self._system, self._costs, self._ways, slots)
 
     def _tell(self, event: str, detail: str) -> None:
-        """Record an action, and resume everything that can."""
+        """Record an action, and let the loop resume everything that can continue."""
         change_clock(self._state.clocks, ALARM, self.now)
         if self._recorder is not None:
             self._recorder.event(self.now, event, detail)

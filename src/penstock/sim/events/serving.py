@@ -1,4 +1,4 @@
-"""How tuples are served: a slot takes the tuple that has waited longest, and a machine's cores are shared."""
+"""Service: a slot takes the tuple that has waited longest, and the busy slots of a machine share its cores."""
 
 import numpy as np
 
@@ -111,7 +111,7 @@ def _submit(ground: Ground, state: TwinState, machine: int, slot: int, work: flo
     if busy > 0:
         passed = now - of[machine, SINCE]
         grown = of[machine, ATTAINED] + passed * service_rate(ground, machine, busy)
-        attained = min(grown, ends[first + busy - 1])  # rounding must not exceed a completion
+        attained = min(grown, ends[first + busy - 1])  # rounding must not carry it past the next completion
         of[machine, USED] += passed * min(float(busy), ground.cores[machine])
     of[machine, ATTAINED] = attained
     of[machine, SINCE] = now

@@ -17,7 +17,7 @@ from penstock.sim.events.ground import Ground
 from penstock.sim.events.system import Small, TwinSystem
 
 NONE = -1
-CAME = -1  # instead of a frame's position on its path: it has arrived and waits for earlier ones
+CAME = -1  # replaces a frame's position on its path: the frame has arrived and waits for earlier ones
 ROWS = 1 << 12  # initial capacity in tuples and roots
 
 EMITTED, SENT, ARRIVED, EXIT = range(4)
@@ -26,8 +26,7 @@ pipe that its frame is in (for a frame's first)."""
 
 ROOT, LANE, AFTER, ID, LAST, SIZE, STEP, NEXT = range(8)
 """Numbers of a tuple: its root; its lane; the next row in its list; its number if it is traced, else 0; and for a
-frame's
-first: the frame's last row, the number of rows, its position on its path, the next frame."""
+frame's first: the frame's last row, the number of rows, its position on its path, the next frame."""
 
 PARENT, MACHINE = range(2)
 """Of a traced tuple: the number of its parent, and the machine that sent it."""
@@ -60,7 +59,7 @@ FREE_ROW, ROWS_LEFT, FREE_ROOT, ROOTS_LEFT, LAST_ID, NEXT_DUE, OFFERED, EMITTED_
     range(11)
 )
 LATENCIES, HOP_RECORDS, ROOT_RECORDS, DONE_RECORDS = range(11, 15)
-"""Of the whole: what is free; the last number of a traced tuple; the next source tuple to become due; counters; the
+"""Of the simulation: the free entries; the last number of a traced tuple; the next source tuple due; counters; the
 used part of each buffer."""
 
 ALARM, DUE = range(2)

@@ -102,7 +102,7 @@ def end_service(system: TwinSystem, ground: Ground, state: TwinState, machine: i
     of = state.machine
     of[machine, USED] += (now - of[machine, SINCE]) * min(float(busy), ground.cores[machine])
     of[machine, SINCE] = now
-    of[machine, ATTAINED] = state.ends[place]  # set, not added to: errors do not accumulate
+    of[machine, ATTAINED] = state.ends[place]  # assigned, not incremented, so that errors do not accumulate
     state.busy[machine] = busy - 1
     row, task = state.serving[slot, 0], state.serving[slot, 1]
     state.serving[slot, 0] = NONE
@@ -231,7 +231,7 @@ def _end_tree(system: TwinSystem, ground: Ground, state: TwinState, root: int, n
 
 @lean
 def sound_alarm(system: TwinSystem, ground: Ground, state: TwinState, now: float) -> None:
-    """Resume everything that can, and set the time at which the next suspensions end."""
+    """Mark everything that may continue, and set the time at which the next suspension ends."""
     upcoming = np.inf
     for task in range(system.tasks):
         if state.task[task, UNTIL] > now:

@@ -1,4 +1,4 @@
-"""Runs tasks as fast as the processor does: polls sources, takes batches from inboxes, emits what follows from them."""
+"""Runs tasks at the processor's speed: polls sources, takes batches from inboxes, emits their results."""
 
 import heapq
 import math
@@ -16,10 +16,10 @@ from penstock.runtime.worker.running_task import RunningTask
 from penstock.runtime.worker.task import CHUNK, TURN_S, Task
 from penstock.runtime.worker.tracing import Tracer
 
-UNSENT = 64 * 1024  # bytes that wait for sockets, above which a sending policy releases nothing
+UNSENT = 64 * 1024  # bytes waiting for sockets, above which a sending policy releases nothing
 SOON_S = 1e-3
-QUEUE_S = 0.25  # of a task's time: what its channels may have in flight in all
-FIRST_WINDOW = 32  # tuples, as long as the time that they take is not known
+QUEUE_S = 0.25  # s of processing time in flight on all channels of a task
+FIRST_WINDOW = 32  # tuples, while their processing time is unknown
 MIN_WINDOW = 2
 
 
@@ -44,15 +44,15 @@ class Direct:
         self._tracer = tracer
         self._running = running
         self._max_window = max_window
-        self._unsent = unsent  # bytes that wait to be sent to other workers
+        self._unsent = unsent  # bytes waiting to be sent to other workers
         self._handlers: Handlers
         self._lag = 0.0
-        self._first = 0  # the task that is the first of the next turn
+        self._first = 0  # the first task of the next turn
         self._scheduled: list[tuple[float, int, Callable[[float], None]]] = []  # heap
         self._order = count()
 
     def connect(self, handlers: Handlers) -> None:
-        """Set what it calls."""
+        """Set the callbacks."""
         self._handlers = handlers
 
     def close(self) -> None:
@@ -61,14 +61,14 @@ class Direct:
     # Time
 
     def sync(self) -> None:
-        """Note that something has come: the clock needs no update."""
+        """Note an external input: the clock needs no update."""
 
     def call_at(self, when: float, step: Callable[[float], None]) -> None:
         """Call a function at a time."""
         heapq.heappush(self._scheduled, (when, next(self._order), step))
 
     def _call_due(self) -> bool:
-        """Call what is due, but not what that schedules in turn; return whether there was anything."""
+        """Make the calls that are due, but not those that they schedule; return whether there were any."""
         now, called = self.now(), False
         for _ in range(len(self._scheduled)):
             if self._scheduled[0][0] > now:
@@ -78,16 +78,16 @@ class Direct:
         return called
 
     def turn(self, now: float) -> bool:
-        """Let tasks work, upstream before downstream; what is scheduled is called before and after.
+        """Run tasks, upstream before downstream; make scheduled calls before and after.
 
-        Every task works once, unless the time is up: then the others are the first of the next turn.
+        Every task runs once. When the time is over, the remaining tasks come first in the next turn.
         """
         busy = bool(self._scheduled) and self._call_due()
         tasks, clock = list(self._tasks.values()), self.now
         first, self._first = min(self._first, len(tasks)), 0
         deadline = now + TURN_S
         for place, task in enumerate(tasks[first:] + tasks[:first], first + 1):
-            if task.context.timers:  # before tuples, which would take up all the room
+            if task.context.timers:  # before tuples, which would fill the out-queues
                 self._running.set(task)
                 task.fire_timers(clock())
             if task.is_source:
@@ -120,7 +120,7 @@ class Direct:
     # Tasks
 
     def _poll(self, task: Task) -> bool:
-        """Poll a source and emit what it has; return whether to poll it again at once."""
+        """Poll a source and emit its tuples; return whether to poll it again at once."""
         if task.ended or task.suspended:
             return False
         self._running.set(task)
@@ -144,7 +144,7 @@ class Direct:
         return True
 
     def _work(self, task: Task, deadline: float) -> bool:
-        """Process what waits for a task; return whether more waits."""
+        """Process the waiting tuples of a task; return whether more are waiting."""
         clock, inbox, left = self.now, task.inbox, CHUNK
         self._running.set(task)
         while inbox.waiting and left > 0:
@@ -173,7 +173,7 @@ class Direct:
         return bool(inbox.waiting)
 
     def _process(self, task: Task, item: Delivery, deadline: float) -> None:
-        """Process tuples of a batch, sampled ones alone, until the time is up or the next is to be retried later."""
+        """Process tuples of a batch, each sampled one alone, until the time is over or the next needs a later retry."""
         clock, guard = self.now, task.guard
         emitted: list[Any] = []
         sampled: list[Sampled] = []
@@ -203,17 +203,17 @@ class Direct:
             task.put(emitted, sampled)
 
     def add(self, task: Task) -> None:
-        """Add a task: the next turn finds it."""
+        """Add a task: the next turn runs it."""
 
     def remove(self, task: Task) -> None:
-        """Remove a task: the next turn does not find it."""
+        """Remove a task: the next turn does not run it."""
 
     def change_slot(self, task: Task, slot: str) -> None:
-        """Let a task run in another slot of this worker."""
+        """Change the slot of a task within this worker."""
         task.change_slot(slot)
 
     def wake(self, task: Task) -> None:
-        """Note that a task may run: the next turn finds out."""
+        """Note that a task may run: the next turn checks it."""
 
     def is_idle(self, task: Task) -> bool:
         """Return whether a task is between two tuples: always, outside of turns."""
@@ -240,11 +240,11 @@ class Direct:
         self._handlers.deliver(frame, size, self.now())
 
     def send_budget(self, seconds: float) -> tuple[float, float]:
-        """Return how many more bytes the sockets may be given; their speed is not known, so ask again soon."""
+        """Return how many more bytes the sockets accept; their speed is unknown, so the next request is due soon."""
         return UNSENT - self._unsent(), self.now() + SOON_S
 
     def reroute(self, routes: tuple[Route, ...]) -> None:
-        """Send over other links: a real network finds its own."""
+        """Change the links: without effect, as a real network chooses its own routes."""
 
     # Reports
 

@@ -1,8 +1,8 @@
 """Runs tasks as a described machine would: one tuple at a time per slot, on virtual processors, over virtual links.
 
-A tuple's logic runs when its service begins; what follows from it leaves when its declared service time is over on the
-virtual processor. Everything happens at a time of the emulated cluster, in the order of these times, so time stamps are
-exact however late the host is; its delay is measured, and reported when it is too large.
+A tuple's logic runs when its service starts; its results leave when its declared service time is over on the virtual
+processor. Every event has a time of the emulated cluster, and events are handled in the order of these times, so time
+stamps are exact whatever the delay of the host. This delay is measured, and reported when it is too large.
 """
 
 import math
@@ -26,8 +26,8 @@ from penstock.runtime.worker.running_task import RunningTask
 from penstock.runtime.worker.task import TURN_S, Task
 from penstock.runtime.worker.tracing import Tracer
 
-MAX_POLLED = 64  # tuples of a source that wait for its slot; they keep it from moving
-EVENTS = 5_000  # handled per turn, at most
+MAX_POLLED = 64  # tuples of a source that wait for its slot; they prevent it from moving
+EVENTS = 5_000  # maximum handled per turn
 
 
 class Job(NamedTuple):
@@ -67,14 +67,14 @@ class Emulated:
         self._events = EventQueue(clock())
         self._machine = emulation.cluster.machines[emulation.cluster.machine_index[emulation.machine]]
         self._slots = {f"{self._machine.name}/{number}": number for number in range(self._machine.slots)}
-        self._shared: SharedValues | None = None  # None: the processor is this run's own
+        self._shared: SharedValues | None = None  # None: the processor is not shared with other runs
         self._cpu = self._processor(self._machine)
         self._network = network = EmulatedNetwork(emulation, layout, directory, self._events)
         self.carry, self.receive = network.carry, network.receive
         self.send_budget, self.reroute = network.send_budget, network.reroute
         self._services: dict[int, ServiceTimes] = {}  # by task
         self._serving: dict[int, Task] = {}  # by slot
-        # Tuples of sources that wait for their slot: with their dues, and the earliest times to emit them.
+        # Tuples of sources that wait for their slot, with their due times and the earliest times to emit them.
         self._polled: dict[int, deque[tuple[Any, float, float]]] = {}
         self._used = self._cpu.used(self._events.time)  # other runs may have used some
         self._fidelity = Fidelity(self._machine.name, os.cpu_count() or 1, 0.0)
@@ -88,7 +88,7 @@ class Emulated:
         return shared
 
     def connect(self, handlers: Handlers) -> None:
-        """Set what it calls."""
+        """Set the callbacks."""
         self._handlers = handlers
         self._network.connect(handlers)
 
@@ -101,7 +101,7 @@ class Emulated:
     # Time
 
     def sync(self) -> None:
-        """Note that something has come from outside, now."""
+        """Note an external input, now."""
         self._events.set_time(self._clock())
 
     def now(self) -> float:
@@ -122,7 +122,7 @@ class Emulated:
                 events.set_time(now)
                 self._running.set(task)
                 task.fire_timers(now)
-        deadline = self._clock() + TURN_S  # authors' code takes its real time, too
+        deadline = self._clock() + TURN_S  # authors' code takes real time, too
         for _ in range(EVENTS):
             scheduled = events.next
             complete = self._cpu.next_completion()
@@ -134,7 +134,7 @@ class Emulated:
             self._fidelity.record_lag(max(0.0, clock - at))
             if scheduled <= complete:
                 events.handle_next()
-            elif (done := self._cpu.complete_by(now)) is not None:  # else other runs have delayed it
+            elif (done := self._cpu.complete_by(now)) is not None:  # otherwise other runs have delayed it
                 self._complete(*done)
         return True
 
@@ -150,7 +150,7 @@ class Emulated:
     # Sources
 
     def _poll_due(self, task: Task) -> float:
-        """Return when a source is to be polled: not while enough of its tuples wait, or it must wait itself."""
+        """Return when to poll a source: not while enough of its tuples wait, or the source itself must wait."""
         if not self._pollable(task) or task.full() or task.suspended or task.room(self._pending(task)) <= 0:
             return math.inf
         return task.next_poll_allowed()
@@ -160,7 +160,7 @@ class Emulated:
         return len(waiting) < MAX_POLLED and not (task.finishing and (waiting or not self.is_idle(task)))
 
     def _pending(self, task: Task) -> int:
-        """Return how many tuples of a source wait for its slot, or are in it."""
+        """Return the number of tuples of a source that wait for its slot or are in service."""
         return len(self._polled[task.number]) + self._in_service(task)
 
     def _poll(self, task: Task, now: float) -> None:
@@ -183,7 +183,7 @@ class Emulated:
     # Slots
 
     def _start(self, slot_name: str, at: float) -> None:
-        """Let an idle slot serve the tuple that has waited longest among all its tasks."""
+        """Let an idle slot serve the tuple that has waited longest, among all of its tasks."""
         slot = self._slots[slot_name]
         while slot not in self._serving:
             task, arrived = self._next(slot_name)
@@ -223,7 +223,7 @@ class Emulated:
         return arrived if task.guard is None else max(arrived, task.guard.retry_at)
 
     def _serve(self, slot: int, task: Task, at: float) -> None:
-        at = max(at, self._cpu.now)  # on a late host the processor may have got further already
+        at = max(at, self._cpu.now)  # on a delayed host the virtual processor may be ahead already
         if task.is_source:
             value, due, _ = self._polled[task.number].popleft()
             job = Job(task, None, None, [value], at, due)
@@ -241,14 +241,14 @@ class Emulated:
         self._cpu.submit(slot, self._services[task.number].draw(), at, job)
 
     def _run(self, task: Task, values: list[Any], at: float) -> list[Any] | None:
-        """Return what follows from a tuple; None if it is to be retried, which costs no service by itself."""
+        """Return the results of a tuple; None if it will be retried, which itself costs no service time."""
         if task.guard is None:
             return task.run(values)
         attempt = task.guard.run(values, at)
         return attempt.emitted if attempt.retry_at is None else None
 
     def _complete(self, at: float, slot: int, job: Job) -> None:
-        """Emit what follows from a tuple whose service is over."""
+        """Emit the results of a tuple whose service is over."""
         self._events.set_time(at)
         task, delivery = job.task, job.delivery
         del self._serving[slot]
@@ -263,7 +263,7 @@ class Emulated:
             self._handlers.processed(task, delivery.channel, 1, delivery.arrived)
         if task.suspended and self.is_idle(task):
             self._handlers.idle(task)
-        for slot_name in {f"{self._machine.name}/{slot}": None, task.slot: None}:  # it may have got another meanwhile
+        for slot_name in {f"{self._machine.name}/{slot}": None, task.slot: None}:  # the task may have another by now
             self._start(slot_name, at)
 
     def _emit(self, job: Job, delivery: Delivery, at: float) -> None:
@@ -285,17 +285,17 @@ class Emulated:
         self._events.at(self._events.time, lambda at: self._start(task.slot, at))
 
     def remove(self, task: Task) -> None:
-        """Remove a task; its slot may have others waiting."""
+        """Remove a task; tuples of other tasks may wait for its slot."""
         self._services.pop(task.number, None)
         self._events.at(self._events.time, lambda at: self._start(task.slot, at))
 
     def change_slot(self, task: Task, slot: str) -> None:
-        """Let a task run in another slot of this machine."""
+        """Change the slot of a task within this machine."""
         task.change_slot(slot)
         self._events.at(self._events.time, lambda at: self._start(slot, at))
 
     def wake(self, task: Task) -> None:
-        """Let the task's slot continue; one that serves a tuple does so by itself afterwards."""
+        """Let the task's slot continue; a busy slot does so by itself after its tuple."""
         if self._slots[task.slot] not in self._serving:
             self._events.at(self._events.time, lambda at: self._start(task.slot, at))
 
@@ -307,21 +307,21 @@ class Emulated:
         return task in self._serving.values()
 
     def window(self, seconds: float | None, channels: int) -> int:
-        """Return the window of a channel: the one that is set."""
+        """Return the window of a channel: the configured one."""
         return self._window
 
     def _note_service(self) -> None:
-        """Judge delays by how long the tuples of the busiest task take at the machine's current speed."""
+        """Set the tolerable delay from the service time of the busiest task at the machine's current speed."""
         busiest = max((task.component.cpu for task in self._tasks.values()), default=0.0)
         self._fidelity.mean_service = busiest / self._cpu.speed
 
     # Reports
 
     def usage(self, now: float, interval: float, cpu: float) -> Usage:
-        """Return the share of the emulated cores used, the maximum delay of events, and a warning if that matters."""
+        """Return the used fraction of the emulated cores, the maximum event delay, and a warning if it matters."""
         try:
             used = self._cpu.used(now)
-        except Displaced:  # the next event finds that out, too, and ends the epoch for this worker
+        except Displaced:  # the next event detects this, too, and ends the epoch for this worker
             used = self._used
         share, self._used = (used - self._used) / (interval * self._machine.cores), used
         self._note_service()
@@ -329,5 +329,5 @@ class Emulated:
         return Usage(share, self._fidelity.worst, warning or "")
 
     def capacity(self) -> tuple[float, float]:
-        """Return what the machine has: as described, with the changes of its speed since."""
+        """Return the cpu and memory of the machine: as described, with later changes of its speed."""
         return self._machine.cores * self._cpu.speed, self._machine.memory_mb

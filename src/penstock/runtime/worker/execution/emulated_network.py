@@ -1,7 +1,7 @@
 """Carries frames over the virtual links of an emulated cluster.
 
 Every link belongs to a machine, whose worker accounts for it. A frame visits the owners of its links one after another,
-and waits at each until it would have crossed them.
+and waits at each until its transmission there is complete.
 """
 
 import heapq
@@ -29,7 +29,7 @@ class Emulation(NamedTuple):
     cluster: Cluster
     machine: str
     role: str  # identifies the worker in shared memory: a later worker of the same role takes its place
-    share: str  # folder of the shared memory if several runs share the machines; empty: they do not
+    share: str  # folder of the shared memory if several runs share the machines; empty: not shared
     seed: int
 
 
@@ -42,7 +42,7 @@ class EventQueue:
         self._order = count()
 
     def set_time(self, time: float) -> None:
-        """Set the time of what is handled outside of the queue."""
+        """Set the time of an event that is handled outside of the queue."""
         self.time = time
 
     @property
@@ -74,13 +74,13 @@ class EmulatedNetwork:
         self._network = VirtualNetwork(emulation.cluster, emulation.machine, {}, make)
 
     def _shared_link(self, label: str, bandwidth_mbps: float | None, latency_ms: float) -> VirtualLink:
-        """Make a link that several runs share."""
+        """Create a link that several runs share."""
         link = SharedLink(Path(self._emulation.share), label, self._emulation.role, bandwidth_mbps, latency_ms)
         self._shared.append(link.shared)
         return link
 
     def connect(self, handlers: Handlers) -> None:
-        """Set what it calls."""
+        """Set the callbacks."""
         self._handlers = handlers
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class EmulatedNetwork:
         self._network.reroute({(stream, source, target): links for stream, source, target, links in routes})
 
     def send_budget(self, seconds: float) -> tuple[float, float]:
-        """Return how many more bytes the virtual card may be given, and when it will have sent half of what it has."""
+        """Return how many more bytes the virtual card accepts, and when it will have sent half of its queue."""
         return self._network.leeway(self._events.time, seconds)
 
     def carry(self, frame: Envelope, source_slot: str, target_slot: str, worker: int) -> None:
@@ -103,13 +103,13 @@ class EmulatedNetwork:
         self._cross(frame, path.links, self._events.time, worker, path.latency)
 
     def receive(self, frame: Envelope, size: int) -> None:
-        """Hold a frame until it would have arrived."""
+        """Hold a frame until its arrival time."""
         self._events.at(frame.at, lambda when: self._arrive(frame, when))
 
     def _cross(self, frame: Envelope, links: tuple[int, ...], at: float, worker: int, latency: float = 0.0) -> None:
         """Cross the links of this machine; then post the frame to the next owner, or hold it until it arrives here.
 
-        A fixed latency follows the sender's own links, so that these are charged in the order of time.
+        A fixed latency is added after the sender's own links, so that these are charged in order of time.
         """
         me = self._directory.me
         at, rest = self._network.cross(links, _size(frame), at)

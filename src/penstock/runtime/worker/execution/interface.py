@@ -1,4 +1,4 @@
-"""What a worker asks of its execution: `direct`, as fast as the processor, or `emulated`, as a described machine."""
+"""The interface of a worker to its execution: `direct` on the real processor, or `emulated` on a described machine."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -10,11 +10,11 @@ from penstock.runtime.worker.task import Task
 
 
 class Handlers(NamedTuple):
-    """What an execution calls in the worker."""
+    """The callbacks of an execution into the worker."""
 
-    deliver: Callable[[Envelope, int, float], None]  # a frame, its size and time of arrival: it has reached its task
+    deliver: Callable[[Envelope, int, float], None]  # a frame that has reached its task, its size and time of arrival
     post: Callable[[int, Frame], None]  # a frame to another worker
-    processed: Callable[[Task, InChannel, int, float], None]  # the tuples of a channel, and when they arrived
+    processed: Callable[[Task, InChannel, int, float], None]  # tuples of a channel, and their time of arrival
     take_marker: Callable[[Task, InChannel, MarkerBody], None]  # a marker is at the head of the inbox
     finish: Callable[[Task], None]  # a source has no more tuples
     idle: Callable[[Task], None]  # a suspended task is between two tuples now
@@ -23,7 +23,7 @@ class Handlers(NamedTuple):
 class Usage(NamedTuple):
     """The use of the machine since the last report."""
 
-    cpu: float  # the share of the emulated cores; of a process, the cores that it used
+    cpu: float  # emulated: the fraction of the cores; else: the number of cores that the process used
     lag: float  # the maximum delay of events or polls, in seconds
     warning: str = ""
 
@@ -35,7 +35,7 @@ class Execution(Protocol):
     timed: bool  # whether calls and queues are kept short by measured times
 
     def connect(self, handlers: Handlers) -> None:
-        """Set what it calls; to be done once, before anything else."""
+        """Set the callbacks; called once, before any other method."""
         ...
 
     def close(self) -> None:
@@ -45,11 +45,11 @@ class Execution(Protocol):
     # Time
 
     def sync(self) -> None:
-        """Note that a frame or command has come from outside, now."""
+        """Note that a frame or command has just arrived."""
         ...
 
     def now(self) -> float:
-        """Return the time of what is being processed."""
+        """Return the time of the current event."""
         ...
 
     def call_at(self, when: float, step: Callable[[float], None]) -> None:
@@ -57,11 +57,11 @@ class Execution(Protocol):
         ...
 
     def turn(self, now: float) -> bool:
-        """Work for a bounded time; return whether there is more to do at once."""
+        """Run tasks for a bounded time; return whether more work is ready."""
         ...
 
     def wakeup(self) -> float:
-        """Return when the next turn is due if nothing comes before."""
+        """Return when the next turn is due if nothing arrives before."""
         ...
 
     # Tasks
@@ -75,19 +75,19 @@ class Execution(Protocol):
         ...
 
     def change_slot(self, task: Task, slot: str) -> None:
-        """Let a task run in another slot of this worker."""
+        """Change the slot of a task within this worker."""
         ...
 
     def wake(self, task: Task) -> None:
-        """Note that a task may have something to process, or room for results, or is not suspended any more."""
+        """Note that a task may have input, or room for results, or is no longer suspended."""
         ...
 
     def is_idle(self, task: Task) -> bool:
-        """Return whether a task is between two tuples, so that it can be saved or leave."""
+        """Return whether a task is between two tuples, so that it can be saved or moved."""
         ...
 
     def window(self, seconds: float | None, channels: int) -> int:
-        """Return the window of each channel into a task, by its time per tuple (None: not known) and their number."""
+        """Return the window of each channel into a task, from its time per tuple (None: unknown) and their number."""
         ...
 
     # The network
@@ -103,12 +103,12 @@ class Execution(Protocol):
     def send_budget(self, seconds: float) -> tuple[float, float]:
         """Return how many bytes may leave the machine now, and when to ask again if there are none.
 
-        They are those that its network card sends within `seconds`, less those that wait for it.
+        These are the bytes that its network card sends within `seconds`, minus those that wait for it.
         """
         ...
 
     def reroute(self, routes: tuple[Route, ...]) -> None:
-        """Send over other links from now on, if links are emulated."""
+        """Change the links of later frames, if links are emulated."""
         ...
 
     # Reports
