@@ -1,8 +1,9 @@
 """Encodes and decodes the tuples of a stream: MessagePack, decoded to the type that the stream declares.
 
-If no type is declared, MessagePack's own types arrive: tuples as lists, structs as dicts. So that it does not matter
-where a task runs, tuples of such a stream are encoded and decoded within a process too; those of a declared type are
-handed over. An author's types run code in both (a property, `__post_init__`), so either may raise anything.
+If no type is declared, MessagePack's own types arrive: tuples as lists, structs as dicts. Results must not depend on
+the location of a task, so tuples of such a stream are encoded and decoded even within a process; those of a declared
+type are passed by reference. An author's types run code on encoding and decoding (a property, `__post_init__`), so
+either may raise any exception.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from penstock.model.errors import InvalidInput, shown
 from penstock.runtime.protocol.transport import LARGEST
 
 ARRAY_OF_ONE = b"\x91"  # the header of an array with one element
-LARGEST_TUPLES = LARGEST - 2**20  # bytes of a frame's tuples; the rest is for its header and marks
+LARGEST_TUPLES = LARGEST - 2**20  # bytes of a frame's tuples; the remainder is for its header and marks
 
 
 class _TooLarge(Exception):
@@ -23,7 +24,7 @@ class _TooLarge(Exception):
 
 
 class Unreadable:
-    """Takes the place, in its batch, of a tuple that is not of the declared type, until it is processed."""
+    """Replaces a tuple that is not of the declared type in its batch, until it is processed."""
 
     def __init__(self, raw: bytes, error: BaseException) -> None:
         self.raw = raw
@@ -51,7 +52,7 @@ class Codec:
     def encode(self, values: list[Any]) -> bytes:
         """Encode a batch; raise `InvalidInput` for a value that cannot be sent.
 
-        If values are too large only together, the caller splits the batch.
+        If only their sum is too large, the caller splits the batch.
         """
         try:
             encoded = self._encode(values)
@@ -77,7 +78,7 @@ class Codec:
             )
         remedy = "emit numbers (64 bits), texts, bytes, lists, dicts or structs"
         problem = InvalidInput(self.stream, f"tuple {shown(value)} cannot be sent, {_line(error)}; {remedy}")
-        problem.__cause__ = error  # its traceback is the author's
+        problem.__cause__ = error  # the traceback is that of the author's code
         return problem
 
     def _encode_one(self, value: Any) -> None:
@@ -117,12 +118,12 @@ class Codec:
         return found
 
     def hand_over(self, values: list[Any]) -> list[Any]:
-        """Return a batch as the receiving task in the same process gets it."""
+        """Return a batch in the form that a receiving task in the same process gets."""
         return values if self.typed else self.decode(self.encode(values))
 
 
 def _unchanged(value: Any) -> Any:
-    """Encode a tuple that could not be decoded as it arrived."""
+    """Encode an undecodable tuple unchanged, from its original bytes."""
     if isinstance(value, Unreadable):
         return msgspec.Raw(value.raw)
     raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")

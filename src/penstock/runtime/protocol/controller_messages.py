@@ -1,4 +1,4 @@
-"""Messages from the controller to a worker: commands, with the settings that they need."""
+"""Messages from the controller to a worker: commands, with their settings."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ class Peer(Wire):
 
 
 class StateLocation(Wire):
-    """Where the saved state of a task is."""
+    """The location of the saved state of a task."""
 
     task: int
     file: str
@@ -33,20 +33,20 @@ class StateLocation(Wire):
 
 
 class PolicyRules(msgspec.Struct, array_like=True, frozen=True):
-    """The tuple policies in force, as one worker needs them."""
+    """The tuple policies in force, in the form that one worker needs."""
 
     routing: dict[str, str] = {}  # label of a stream -> policy; other streams follow their grouping
     sending: str = ""
-    slot_s: float = 1e-3  # between two decisions of an out-queue
+    slot_s: float = 1e-3  # minimum interval between two decisions of an out-queue
     costs: dict[str, float] = {}  # machine -> links from this worker's machine to it; default: 1
-    onward: tuple[float, ...] = ()  # of each task: the minimum cost of all that follows from a tuple there
+    onward: tuple[float, ...] = ()  # of each task: the minimum cost of all results of a tuple there
 
 
 class Folders(Wire, kw_only=True):
     """The folders that a run writes to."""
 
     run: str
-    telemetry: str = ""  # empty: none is written
+    telemetry: str = ""  # empty: not written
     checkpoints: str
 
 
@@ -64,11 +64,11 @@ class Assign(Wire, tag=40, kw_only=True):
     emulated: Cluster | None = None
     routes: tuple[Route, ...] = ()
     rules: PolicyRules = PolicyRules()
-    limits: dict[str, float] = {}  # source component -> tuples per second of all its tasks, if it is limited
-    checkpoint: int = 0  # from which this epoch continues; 0: from the beginning
+    limits: dict[str, float] = {}  # source component -> tuples per second of all its tasks, if limited
+    checkpoint: int = 0  # from which this epoch continues; 0: from the start
     kept: tuple[StateLocation, ...] = ()  # the tasks of this worker in it
     given_up: int = 0  # the last checkpoint that was aborted: its barriers are ignored
-    capacity: tuple[float, float] | None = None  # cpu and memory (MB) of its machine if that is not emulated
+    capacity: tuple[float, float] | None = None  # cpu and memory (MB) of its machine if the machine is not emulated
 
 
 class Start(Wire, tag=41):
@@ -78,7 +78,7 @@ class Start(Wire, tag=41):
 
 
 class PrepareMove(Wire, tag=42):
-    """Check whether a task can move; one that can is suspended until it is moved or released."""
+    """Check whether a task can move; if so, it may be suspended until it is moved or released."""
 
     epoch: int
     move: int
@@ -95,7 +95,7 @@ class Move(Wire, tag=43):
 
 
 class Drain(Wire, tag=44):
-    """End the sources, and process all that is in flight."""
+    """End the sources, and process all tuples in flight."""
 
     epoch: int
 
@@ -119,7 +119,7 @@ class Stop(Wire, tag=47):
 
 
 class ReleaseTask(Wire, tag=48):
-    """Resume a task that is suspended for a move which was aborted."""
+    """Resume a task that is suspended for an aborted move."""
 
     epoch: int
     move: int
@@ -127,14 +127,14 @@ class ReleaseTask(Wire, tag=48):
 
 
 class Routes(Wire, tag=49):
-    """Send tuples over the links of another plan from now on; sent to every worker."""
+    """Send later tuples over the links of another plan; sent to every worker."""
 
     epoch: int
     routes: tuple[Route, ...]
 
 
 class BeginCheckpoint(Wire, tag=50):
-    """Begin a checkpoint: every source emits a barrier; a task with barriers on all inputs saves its state."""
+    """Start a checkpoint: every source emits a barrier; a task with barriers on all inputs saves its state."""
 
     epoch: int
     number: int
@@ -155,7 +155,7 @@ class CheckpointCompleted(Wire, tag=52):
 
 
 class Peers(Wire, tag=53):
-    """Another worker has joined and has no tasks yet."""
+    """Another worker has joined; it has no tasks yet."""
 
     epoch: int
     peers: tuple[Peer, ...]
@@ -169,7 +169,7 @@ class RenewLease(Wire, tag=54):
 
 
 class SwitchPolicies(Wire, tag=55):
-    """Route and send tuples by these policies from now on; tuples that are bound to a lane already keep it."""
+    """Route and send tuples by these policies from now on; tuples already bound to a lane keep it."""
 
     epoch: int
     rules: PolicyRules
@@ -178,8 +178,8 @@ class SwitchPolicies(Wire, tag=55):
 class LimitRates(Wire, tag=56):
     """Limit the rates of sources from now on.
 
-    It needs no operation: it changes when tuples are emitted, never which or where they go, so workers need not agree
-    on it. A worker that is about to start an epoch receives the rates by `Assign`.
+    It needs no operation: it changes only the time at which tuples are emitted, never their selection or destination,
+    so workers need not agree on it. A worker that is about to start an epoch receives the rates by `Assign`.
     """
 
     epoch: int
@@ -187,7 +187,7 @@ class LimitRates(Wire, tag=56):
 
 
 class Detach(Wire, tag=57):
-    """Send a `Farewell` to a worker that leaves, and nothing more; it answers when it has one from all `others`."""
+    """Send a `Farewell` to a departing worker, and nothing more; it answers when it has one from all `others`."""
 
     epoch: int
     worker: int

@@ -10,11 +10,11 @@ from penstock.runtime.protocol.wire import Wire
 BARRIER = 0  # of a checkpoint: everything before it belongs to the checkpoint
 MOVE = 1  # the channel continues over another worker
 END = 2  # nothing follows
-PROGRESS = 3  # the number of tuples that a source has emitted, for its in-flight limit
+PROGRESS = 3  # the number of tuples emitted by a source, for its in-flight limit
 
 
 class Mark(Wire):
-    """A sampled tuple in a batch: its position, its id, and the tuple that it follows from."""
+    """A sampled tuple in a batch: its position, its id, and its parent tuple."""
 
     place: int  # in the batch
     root: int
@@ -35,9 +35,9 @@ class Data(Wire, tag=1):
     sent: float  # sender's clock
     values: bytes  # a MessagePack array
     marks: tuple[Mark, ...] = ()
-    sender: int = 0  # worker that sent the tuples first; a worker that forwards them keeps it
-    at: float = 0.0  # emulated: when it arrives at the next link, or at the target
-    links: tuple[int, ...] = ()  # emulated: links that it still has to cross
+    sender: int = 0  # worker that first sent the tuples; a worker that forwards them keeps it
+    at: float = 0.0  # emulated: time of arrival at the next link, or at the target
+    links: tuple[int, ...] = ()  # emulated: remaining links
 
 
 class Marker(Wire, tag=2):
@@ -47,7 +47,7 @@ class Marker(Wire, tag=2):
     stream: int
     source: int
     target: int
-    number: int  # its own; of a move, that of what comes after it
+    number: int  # its own; of a move, that of the next item
     kind: int
     value: int = 0  # of the checkpoint, move or progress
     origin: int = 0  # progress: the source task
@@ -57,7 +57,7 @@ class Marker(Wire, tag=2):
 
 
 class MarkerBody(NamedTuple):
-    """A marker before it is on a channel."""
+    """A marker that is not on a channel yet."""
 
     kind: int
     value: int = 0
@@ -73,14 +73,14 @@ class Credit(Wire, tag=3):
     target: int
     amount: int
     queue: int  # tuples that wait at the target
-    received: int = 0  # number of the next tuple that the target expects: what is in flight follows from it
-    seconds: float = 0.0  # recent mean per tuple at the target; 0: not known
-    price: float = 0.0  # of all that follows from a tuple there, by the measure of the routing policies in force
+    received: int = 0  # number of the next tuple that the target expects, which determines the tuples in flight
+    seconds: float = 0.0  # recent mean per tuple at the target; 0: unknown
+    price: float = 0.0  # of all results of a tuple there, in the measure of the routing policies in force
     wider: int = 0  # change of the channel's window; `amount` includes it
 
 
 class Waiting(Wire):
-    """Tuples or a marker that wait in a lane of a task that moves."""
+    """Tuples or a marker waiting in a lane of a moving task."""
 
     values: bytes = b""
     count: int = 0
@@ -99,7 +99,7 @@ class LaneState(Wire):
 
 
 class QueueState(Wire):
-    """An out-queue of a task that moves."""
+    """An out-queue of a moving task."""
 
     stream: int
     turn: int
@@ -119,17 +119,17 @@ class InState(Wire):
     granted: int
 
 
-Pending = tuple[str, str]  # a file that is complete: the name it has, and the one it gets when it is published
+Pending = tuple[str, str]  # a complete file: its current name, and its name once published
 
 
 class State(Wire, tag=4):
-    """A task that moves: the state of its logic, and both ends of its channels."""
+    """A moving task: the state of its logic, and its ends of its channels."""
 
     epoch: int
     move: int
     task: int
     slot: str
-    left: float  # since when it is suspended; clock of the worker that it leaves
+    left: float  # start of its suspension; clock of the worker that it leaves
     logic: bytes
     timers: tuple[float, ...]  # seconds from now
     ended: bool
@@ -144,14 +144,14 @@ class State(Wire, tag=4):
 
 
 class Farewell(Wire, tag=5):
-    """The last frame on a connection: to a worker that leaves, or its answer."""
+    """The last frame on a connection: to a departing worker, or its answer."""
 
     epoch: int
     sender: int  # worker
-    leaves: bool = False  # the sender is the one that leaves
+    leaves: bool = False  # whether the sender is the departing worker
 
 
-Envelope = Data | Marker | State  # what is carried to a task's slot
+Envelope = Data | Marker | State  # frames carried to a task's slot
 Frame = Envelope | Credit
 
 decode_frame: Callable[[bytes], Frame | Farewell] = msgpack_decoder(Frame | Farewell)

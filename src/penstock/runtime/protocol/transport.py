@@ -1,13 +1,13 @@
 """Connections between workers and controller: raw TCP, frames with a length and a number, both ends authenticated.
 
 A connection opens with a handshake of three messages, in which each end proves that it knows the run's secret without
-sending it. The first message already carries a token of the secret, so peers are distinguished from strangers at once.
+sending it. The first message already carries a token of the secret, which distinguishes peers from strangers at once.
 On request (`protects`), every frame after the handshake carries a checksum keyed by the secret and both ends' nonces;
 it covers the frame's number, so a frame that is changed, repeated, dropped or reordered breaks the connection.
 
-Nothing here blocks, except for a worker's first connection to the controller: what cannot be sent is buffered, and what
-was received is cut into frames. A missing number, or a connection that breaks, is a failure of the epoch; there is no
-reconnecting within it.
+No call blocks, except for a worker's first connection to the controller: unsent bytes are buffered, and received bytes
+are cut into frames. A missing number or a broken connection is a failure of the epoch; connections are not reopened
+within it.
 """
 
 import contextlib
@@ -33,17 +33,17 @@ HEADER = struct.Struct("<II")  # length of the frame, its number on this connect
 LARGEST = 256 * 1024 * 1024  # bytes of a frame
 LARGEST_GREETING = 4096  # bytes of a frame of the handshake
 READ = 256 * 1024
-PIECE = 1024 * 1024  # bytes given to the socket at once
+PIECE = 1024 * 1024  # bytes passed to the socket at once
 SELECTABLE = 1024  # file descriptors that `select` can wait for
 TAG = 16  # bytes of a frame's keyed checksum
 MAX_PENDING = 64  # incoming connections whose handshake is not complete
-HANDSHAKE_S = 20.0  # for it; a worker on a busy host may need long
-KEEPALIVE_S = 30  # of silence, after which the system checks whether the other end is there
-UNACKNOWLEDGED_S = 120  # for which the other end may read nothing: longer than an operator should need for a tuple
+HANDSHAKE_S = 20.0  # time limit for it; a worker on a busy host may be slow
+KEEPALIVE_S = 30  # of silence, after which the system checks whether the other end is alive
+UNACKNOWLEDGED_S = 120  # for which the other end may read nothing: longer than an operator should take for a tuple
 UNPROVED = "it does not know the run's secret"
-CLOSED = "it closed the connection"  # as a process does by ending; a network in between cannot cause it
+CLOSED = "it closed the connection"  # a process does so by ending; a network in between cannot
 DROPPED = (CLOSED, os.strerror(errno.ECONNRESET), os.strerror(errno.EPIPE))  # of a connection among too many pending
-RETRY_S = 0.2  # between attempts to connect if that happens
+RETRY_S = 0.2  # between attempts to connect in that case
 
 
 class ConnectionLost(Exception):
@@ -53,8 +53,8 @@ class ConnectionLost(Exception):
 class Connection:
     """One end of a connection.
 
-    The end that connects is given its `hello`; the end that accepts receives it, in `caller`. Until `opened`, frames
-    that are written wait. Both ends must agree on whether frames are protected: `protects`.
+    The connecting end is constructed with its `hello`; the accepting end receives it, in `caller`. Written frames wait
+    until `opened`. Both ends must agree on whether frames are protected: `protects`.
     """
 
     def __init__(self, sock: socket.socket, secret: bytes, hello: Hello | None = None, protects: bool = False) -> None:
@@ -93,7 +93,7 @@ class Connection:
         return len(self._unsent)
 
     def read(self) -> list[bytes]:
-        """Return the frames that were received; raise `ConnectionLost` if no more can come."""
+        """Return the received frames; raise `ConnectionLost` if no more can arrive."""
         try:
             got = self.socket.recv(READ)
         except (BlockingIOError, InterruptedError):
@@ -111,7 +111,7 @@ class Connection:
         return self._cut()
 
     def write(self, frames: Iterable[bytes]) -> None:
-        """Send frames, or the part of them that the socket takes now."""
+        """Send frames, as far as the socket accepts them now."""
         if self.opened:
             for frame in frames:
                 self._put(frame)
@@ -121,7 +121,7 @@ class Connection:
             self.flush()
 
     def flush(self) -> None:
-        """Send what waits for the socket."""
+        """Send the bytes that wait for the socket."""
         while self._unsent:
             try:
                 sent = self.socket.send(memoryview(self._unsent)[:PIECE])
@@ -151,7 +151,7 @@ class Connection:
         self._sent += 1
 
     def _cut(self, most: int | None = None) -> list[bytes]:
-        """Cut whole frames off what was received; those of the handshake one by one, as what follows may be larger."""
+        """Cut complete frames off the received bytes; those of the handshake singly, as later frames may be larger."""
         frames: list[bytes] = []
         start, buffer = 0, self._received
         key = None if self._keys is None else self._keys[1]
@@ -178,7 +178,7 @@ class Connection:
         return frames
 
     def _greet(self, frame: bytes) -> None:
-        """Take the next message of the handshake."""
+        """Process the next message of the handshake."""
         try:
             message = decode_greeting(frame)
         except Undecodable:
@@ -231,7 +231,7 @@ def _tag(key: bytes, number: int, frame: bytes) -> bytes:
 
 
 def _checked(key: bytes, number: int, whole: bytes) -> bytes:
-    """Return a frame without its checksum; raise `ConnectionLost` if that is wrong."""
+    """Return a frame without its checksum; raise `ConnectionLost` if the checksum is wrong."""
     frame = whole[:-TAG]
     if not hmac.compare_digest(whole[-TAG:], _tag(key, number, frame)):
         raise ConnectionLost(f"frame {number} was changed in transit")
@@ -239,10 +239,10 @@ def _checked(key: bytes, number: int, whole: bytes) -> bytes:
 
 
 class Watch:
-    """Waits for the sockets of a process, and for room to write only while there is something to write.
+    """Waits for the sockets of a process, and for room to write only while there are bytes to write.
 
-    `select` can wait for less than a millisecond, which epoll cannot, but not for large file descriptors: as soon as
-    there is one, the default selector of the system replaces it.
+    `select` can wait for less than a millisecond, unlike epoll, but not for large file descriptors. As soon as there is
+    one, the default selector of the system replaces it.
     """
 
     def __init__(self) -> None:
@@ -259,22 +259,22 @@ class Watch:
         self.update(ready)
 
     def update(self, ready: socket.socket | Connection) -> None:
-        """Wait for room to write as well if there is something to write, else not."""
+        """Wait for room to write, too, if and only if there are bytes to write."""
         writes = isinstance(ready, Connection) and ready.wants_to_write
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writes else 0)
         if self._selector.get_key(ready).events != events:
             self._selector.modify(ready, events)
 
     def remove(self, ready: socket.socket | Connection) -> None:
-        """Stop waiting for it; to be called before it is closed."""
+        """Stop waiting for a socket; call this before closing it."""
         self._selector.unregister(ready)
 
     def wait(self, seconds: float) -> list[tuple[object, int]]:
-        """Return what is ready, with its events of `selectors`, after at most some seconds."""
+        """Return the ready sockets, with their events of `selectors`, within the given seconds."""
         return [(key.fileobj, events) for key, events in self._selector.select(seconds)]
 
     def close(self) -> None:
-        """Stop waiting for all; what was waited for stays open."""
+        """Stop waiting for all sockets, which stay open."""
         self._selector.close()
 
 
@@ -294,12 +294,12 @@ class PendingConnections:
         watch.add(listener)
 
     def accept(self, now: float) -> list[Connection]:
-        """Accept and watch connections; to be called after others were read, and before `expired`."""
+        """Accept and watch connections; call this after reading the others, and before `expired`."""
         accepted: list[Connection] = []
         while len(accepted) < MAX_PENDING:
             try:
                 sock, _ = self._listener.accept()
-            except OSError:  # there are no more, or this process may open no more files
+            except OSError:  # no more connections, or this process may open no more files
                 break
             try:
                 caller = Connection(sock, self._secret, protects=self._protects)
@@ -312,7 +312,7 @@ class PendingConnections:
         return accepted
 
     def expired(self, now: float) -> list[Connection]:
-        """Return those to drop, each once: their time is over, or there are too many."""
+        """Return the connections to drop, each once: their time is over, or there are too many."""
         if not self._since:
             return []
         pending = {one: since for one, since in self._since.items() if not one.opened and one.fileno() >= 0}
@@ -340,9 +340,9 @@ def call(
 def call_until_open(
     host: str, port: int, secret: bytes, make_greeting: Callable[[], Hello], protects: bool = False
 ) -> Connection:
-    """Connect and complete the handshake; try again for a while if the other end drops the connection before.
+    """Connect and complete the handshake; retry for a while if the other end drops the connection before.
 
-    It may have had too many pending connections. Raises `ConnectionLost`, or `OSError` if nobody listens.
+    The other end may have had too many pending connections. Raises `ConnectionLost`, or `OSError` if nobody listens.
     """
     deadline = time.monotonic() + HANDSHAKE_S
     while True:
@@ -366,7 +366,7 @@ def call_until_open(
 
 
 def begin_call(host: str, port: int, secret: bytes, greeting: Hello, protects: bool = False) -> Connection:
-    """Start to connect without waiting: a failure shows when the connection is read or written."""
+    """Start to connect without waiting: a failure is detected on a read or write."""
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     sock = socket.socket(family, kind, protocol)
     try:
@@ -394,7 +394,7 @@ def _detect_cuts(sock: socket.socket) -> None:
 
 
 def listen(host: str, port: int = 0) -> socket.socket:
-    """Listen on an address; port 0 takes a free one."""
+    """Listen on an address; port 0 selects a free port."""
     sock = socket.create_server((host, port), backlog=256)
     sock.setblocking(False)
     return sock

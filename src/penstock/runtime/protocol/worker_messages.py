@@ -55,7 +55,7 @@ class Ack(Wire):
 
 
 class Report(Wire, tag=22):
-    """What a worker did since its last report; sent periodically."""
+    """The activity of a worker since its last report; sent periodically."""
 
     epoch: int
     at: float
@@ -63,10 +63,10 @@ class Report(Wire, tag=22):
     tasks: tuple[TaskReport, ...]
     roots: tuple[Root, ...]
     acks: tuple[Ack, ...]
-    cpu: float  # cores that the process used, or the share used of the emulated cores
+    cpu: float  # cores used by the process, or the used fraction of the emulated cores
     lag: float
     warning: str = ""
-    aligning: bool = False  # tasks that have not saved their state for the checkpoint yet have processed tuples
+    aligning: bool = False  # whether tasks that have not saved their state for the checkpoint yet have processed tuples
 
 
 class Log(Wire, tag=23):
@@ -100,7 +100,7 @@ class MovePrepared(Wire, tag=25):
 
 
 class Moved(Wire, tag=26):
-    """A task has arrived with every tuple that was in flight to it; its tuples waited from `left` to `settled`."""
+    """A task and all tuples in flight to it have arrived; its tuples waited from `left` to `settled`."""
 
     epoch: int
     move: int
@@ -109,7 +109,7 @@ class Moved(Wire, tag=26):
 
 
 class Ended(Wire, tag=27):
-    """A task has seen the end of its input."""
+    """A task has processed the end of its input."""
 
     epoch: int
     task: int
@@ -141,14 +141,14 @@ class PeerLost(Wire, tag=30):
 
 
 class Detached(Wire, tag=35):
-    """Nothing is in flight any more between this worker and the one that leaves."""
+    """Nothing is in flight any more between this worker and the departing one."""
 
     epoch: int
     peer: int
 
 
 class SinkProgress(Wire, tag=31):
-    """A sink has processed everything that follows from the first `value` tuples of a source."""
+    """A sink has processed all results of the first `value` tuples of a source."""
 
     epoch: int
     sink: int  # task
@@ -157,7 +157,7 @@ class SinkProgress(Wire, tag=31):
 
 
 class TaskEntry(Wire):
-    """A task in a checkpoint: where its state is in the worker's file, and its entry in the manifest."""
+    """A task in a checkpoint: the location of its state in the worker's file, and its entry in the manifest."""
 
     task: int
     offset: int

@@ -1,7 +1,7 @@
-"""What comes to a task: its inbox, and the receiver's ends of the channels into it.
+"""The input of a task: its inbox, and the receiver's ends of the channels into it.
 
-Tuples and markers of a channel are numbered. They enter the inbox in this order, whatever order they arrive in. During
-a checkpoint, what comes behind the barrier of a channel is buffered until all channels have had theirs.
+Tuples and markers of a channel are numbered. They enter the inbox in this order, whatever their order of arrival.
+During a checkpoint, input behind the barrier of a channel is buffered until the barriers of all channels have arrived.
 """
 
 from collections import deque
@@ -21,8 +21,8 @@ class BrokenProtocol(RuntimeError):
 class InChannel:
     """The receiver's end of one channel.
 
-    `expected` is the number of the next tuple or marker; what has a later number, sent by a new host and faster than
-    what the old host forwards, is held until those before it have come.
+    `expected` is the number of the next tuple or marker. An item with a later number is held until those before it have
+    arrived: a new host may have sent it faster than the old host forwards the earlier ones.
     """
 
     __slots__ = (
@@ -42,16 +42,16 @@ class InChannel:
         self.stream = stream
         self.source = source
         self.expected = 0
-        self.granted = window  # tuples that the sender may have in flight, by the credit given so far
+        self.granted = window  # tuples that the sender may have in flight, according to the credit given so far
         self.queued = 0  # tuples in the inbox
-        self.consumed = 0  # tuples processed for which no credit has been given
+        self.consumed = 0  # processed tuples without credit
         self.ended = False
-        self.aligned = False  # the barrier of the checkpoint has come
+        self.aligned = False  # the barrier of the checkpoint has arrived
         self.held: dict[int, deque[Delivery | MarkerBody]] = {}  # by number
-        self.progress: dict[int, int] = {}  # source task -> its tuples that have passed here
+        self.progress: dict[int, int] = {}  # source task -> number of its tuples that have passed
 
     def grant(self, wider: int) -> int:
-        """Return the credit for what was processed, with a change of the window included."""
+        """Return the credit for processed tuples, including a change of the window."""
         amount, self.consumed = self.consumed + wider, 0
         self.granted += wider
         return amount
@@ -86,7 +86,7 @@ class Delivery:
         return len(self.values) - self.taken
 
     def peek(self, most: int) -> tuple[list[Any], Mark | None]:
-        """Return the next tuples, at most `most`: one sampled tuple with its mark, or some that are not sampled."""
+        """Return at most `most` of the next tuples: one sampled tuple with its mark, or only unsampled ones."""
         start = self.taken
         end = min(start + most, len(self.values))
         if self.passed < len(self.marks):
@@ -114,10 +114,10 @@ Item = Delivery | tuple[InChannel, MarkerBody]  # in an inbox
 
 
 class Inbox:
-    """The batches and markers that wait for one task, in the order in which it processes them.
+    """The batches and markers that wait for one task, in processing order.
 
-    `queued` counts the tuples that wait, `active` the channels that some of them came on, `open` the channels that have
-    not ended.
+    `queued` is the number of waiting tuples, `active` the number of channels with waiting tuples, `open` the number of
+    channels that have not ended.
     """
 
     __slots__ = ("_buffered", "_task", "active", "channels", "open", "queued", "waiting")
@@ -132,9 +132,9 @@ class Inbox:
         self.open = len(self.channels)
 
     def accept(self, channel: InChannel, number: int, item: Delivery | MarkerBody) -> Sequence[MarkerBody]:
-        """Put what came on a channel into the inbox, in the order of numbers; return the markers of moves among it.
+        """Put an item of a channel into the inbox, in the order of numbers; return the enqueued markers of moves.
 
-        The marker of a move comes over the old host, so later tuples may have come before it.
+        The marker of a move arrives over the old host, so later tuples may have arrived before it.
         """
         overtaken = isinstance(item, MarkerBody) and item.kind == MOVE and number < channel.expected
         if number != channel.expected and not overtaken:
@@ -171,20 +171,20 @@ class Inbox:
             self.waiting.popleft()
 
     def consume(self, channel: InChannel, count: int) -> None:
-        """Count tuples that were processed."""
+        """Count processed tuples."""
         channel.consumed += count
         channel.queued -= count
         self.active -= not channel.queued
 
     def end(self, channel: InChannel) -> bool:
-        """Note that nothing more comes on a channel; return whether all have ended."""
+        """Note the end of a channel; return whether all channels have ended."""
         if not channel.ended:
             channel.ended = True
             self.open -= 1
         return self.open == 0
 
     def align(self, channel: InChannel) -> bool:
-        """Buffer what comes behind the barrier that has come on a channel; return whether all channels have theirs."""
+        """Buffer further input of a channel whose barrier has arrived; return whether those of all channels have."""
         channel.aligned = True
         kept: list[Item] = []
         for item in self.waiting:
@@ -195,25 +195,25 @@ class Inbox:
 
     @property
     def aligning(self) -> bool:
-        """Whether a barrier has come, so that something may be buffered."""
+        """Whether a barrier has arrived, so that input may be buffered."""
         return bool(self._buffered) or any(channel.aligned for channel in self.channels.values())
 
     def unblock(self) -> None:
-        """Return what was buffered behind barriers to the inbox."""
+        """Move the input that was buffered behind barriers to the inbox."""
         for channel in self.channels.values():
             channel.aligned = False
         self.waiting.extendleft(reversed(self._buffered))
         self._buffered.clear()
 
     def advance_progress(self, channel: InChannel, origin: int, value: int, paths: Sequence[Path]) -> int | None:
-        """Set the progress of a source on a channel; return the minimum over all paths from it, if that has grown."""
+        """Set the progress of a source on a channel; return the minimum over all paths from it, if it has increased."""
         before = min(self.channels[path].progress.get(origin, 0) for path in paths)
         channel.progress[origin] = max(channel.progress.get(origin, 0), value)
         now = min(self.channels[path].progress.get(origin, 0) for path in paths)
         return now if now > before else None
 
     def clear(self) -> None:
-        """Remove everything: the task has left, and takes it along."""
+        """Remove everything: the task has moved, with its input."""
         self.waiting.clear()
         self.queued = 0
 
@@ -230,7 +230,7 @@ class Inbox:
         self.open = sum(not channel.ended for channel in self.channels.values())
 
     def save(self) -> tuple[InState, ...]:
-        """Return the state of the channels as of the tuples that were processed; `contents` follows it."""
+        """Return the state of the channels as of the processed tuples; `contents` continues from it."""
         waiting = dict.fromkeys(self.channels, 0)
         for item in self.waiting:
             channel, count = (item.channel, len(item)) if isinstance(item, Delivery) else (item[0], 1)
@@ -259,7 +259,7 @@ class Inbox:
     def contents(
         self, moves: Iterable[tuple[InChannel, MarkerBody]]
     ) -> Iterator[tuple[InChannel, int, Delivery | MarkerBody]]:
-        """Yield everything that came and was not processed, with its channel and number.
+        """Yield all unprocessed input, with its channel and number.
 
         moves: markers of moves that have passed this inbox.
         """
@@ -279,7 +279,7 @@ class Inbox:
 
 
 def _length(item: Delivery | MarkerBody) -> int:
-    """Return how many numbers an item takes on its channel."""
+    """Return how many numbers an item occupies on its channel."""
     if isinstance(item, Delivery):
         return len(item)
     return int(item.kind != MOVE)

@@ -1,4 +1,4 @@
-"""Captures what an author's code logs or prints in a worker, as lines with the task that they came from."""
+"""Captures the logs and output of an author's code in a worker, as lines with the task that caused them."""
 
 import contextlib
 import logging
@@ -10,7 +10,7 @@ from io import TextIOBase
 
 from penstock.runtime.protocol import worker_messages
 
-LINES = 10_000  # buffered at most; further ones are dropped
+LINES = 10_000  # maximum buffered; further lines are dropped
 
 
 class LogCapture:
@@ -30,7 +30,7 @@ class LogCapture:
         self._lines.append(worker_messages.Log(time.time(), level, *self._running(), text))
 
     def warn(self, text: str) -> None:
-        """Buffer a line of the worker's own, however many wait."""
+        """Buffer a line of the worker itself, even if the buffer is full."""
         self._lines.append(worker_messages.Log(time.time(), "warning", "", -1, text))
 
     def take(self) -> list[worker_messages.Log]:
@@ -45,7 +45,7 @@ class LogCapture:
 
     @contextlib.contextmanager
     def capture(self) -> Iterator[None]:
-        """Capture what is logged and printed."""
+        """Capture log messages and printed text."""
         handler = _Handler(self)
         root, before = logging.getLogger(), logging.getLogger().level
         root.addHandler(handler)
@@ -60,7 +60,7 @@ class LogCapture:
             root.setLevel(before)
 
     def flush(self) -> None:
-        """Add the last line that was printed if it has no end of line."""
+        """Add the last printed line if it has no end of line."""
         self._stdout.flush_line()
 
 

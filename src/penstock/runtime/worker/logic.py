@@ -14,18 +14,18 @@ from penstock.model.decoding import msgpack_decoder
 from penstock.model.errors import shown
 
 PIECE = 500  # entries of a state above which it is encoded in pieces, and those of the first piece
-PIECE_BYTES = 128 * 1024  # of a piece, about: a fraction of a millisecond
+PIECE_BYTES = 128 * 1024  # approximate bytes of a piece, which take a fraction of a millisecond
 STATELESS = (MapOperator, FlatMapOperator, FilterOperator)  # apart from what their functions hide
 
 
 class UserError(Exception):
-    """An author's code raised: on which tuple and in which call; the exception itself is the cause."""
+    """An exception of an author's code: the tuple and the call that raised it; its cause is the exception itself."""
 
     def __init__(self, value: str = "", where: str = "", context: TaskContext | None = None) -> None:
         super().__init__(value)
         self.value = value
-        self.where = where  # empty: in the call that every tuple goes through
-        self.context = context  # of the task; None: of the one that runs
+        self.where = where  # empty: the call that processes every tuple
+        self.context = context  # of the task; None: the running one
 
 
 def call(function: Callable[..., Any], *arguments: Any, about: str = "", name: str = "") -> Any:
@@ -41,9 +41,9 @@ def call(function: Callable[..., Any], *arguments: Any, about: str = "", name: s
 def listed(
     function: Callable[..., Iterable[Any] | None], *arguments: Any, each: Callable[[Any], Any] | None = None
 ) -> list[Any]:
-    """Return what an author's method returns, as a list; an exception, also a generator's, becomes a `UserError`.
+    """Return the result of an author's method as a list; an exception, even in a generator, becomes a `UserError`.
 
-    each: a function that is applied to every element.
+    each: a function applied to every element.
     """
 
     def run() -> list[Any]:
@@ -56,13 +56,13 @@ def listed(
 class LogicState:
     """The state of a task's logic: saved at checkpoints, and moved with the task.
 
-    An operator or sink without a `snapshot` of its own moves as it was made, which is right only while nothing in it
-    has changed: a fingerprint taken when it was opened shows that. If none can be taken, the task cannot move.
+    An operator or sink without its own `snapshot` moves in its initial state, which is correct only while nothing in it
+    has changed. A fingerprint from when it was opened detects changes. If none can be computed, the task cannot move.
     """
 
     def __init__(self, logic: Logic) -> None:
         self._logic = logic
-        # Whether it only looks as if it had no state.
+        # Whether the lack of state is assumed, not known.
         self.guessed = not (isinstance(logic, Source) or _has_own_snapshot(logic) or type(logic) in STATELESS)
         self._fresh = _fingerprint(logic) if self.guessed else None
 
@@ -114,7 +114,7 @@ def _encoded(state: Any) -> bytes:
         return msgspec.msgpack.encode(state)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # shown only now: the `repr` of a large state takes longer than all else
+    except BaseException as error:  # shown only now: the `repr` of a large state takes longer than everything else
         raise UserError(shown(state), "snapshot") from error
 
 
@@ -123,7 +123,7 @@ def _pieces(entries: Iterator[Any], gather: Callable[[Iterable[Any]], Any]) -> I
     count = PIECE
     while part := gather(islice(entries, count)):
         encoded = _encoded(part)
-        header = 1 if len(part) < 16 else 3 if len(part) < 65536 else 5  # bytes in which MessagePack gives the count
+        header = 1 if len(part) < 16 else 3 if len(part) < 65536 else 5  # bytes of MessagePack's element count
         yield memoryview(encoded)[header:]  # no copy: states are large
         count = max(1, min(2 * count, count * PIECE_BYTES // len(encoded)))
 
@@ -137,9 +137,9 @@ def _has_own_snapshot(logic: Logic) -> bool:
 
 
 def _fingerprint(logic: Logic) -> bytes | None:
-    """Return something that changes when the logic's attributes do; None if that cannot be determined.
+    """Return a value that changes when the logic's attributes do; None if that cannot be determined.
 
-    The context does not count, as its timers move with the task, nor does which function an attribute is.
+    The context is ignored, because its timers move with the task; so are attributes that are functions.
     """
     kept = {
         name: value
@@ -153,7 +153,7 @@ def _fingerprint(logic: Logic) -> bytes | None:
 
 
 def _is_context(value: Any) -> bool:
-    """Return whether something is a task's context, or a method of it."""
+    """Return whether a value is a task's context, or a method of it."""
     try:
         return isinstance(getattr(value, "__self__", value), TaskContext)
     except Exception:  # likewise

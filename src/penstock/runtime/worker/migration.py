@@ -1,8 +1,8 @@
 """Moves tasks between workers while tuples flow, without losing a tuple, and in order.
 
-Every worker gets the command. Those that send to the task put a marker on the old channel and switch to the new worker.
-The old worker sends the task's state, then whatever has come for it, and forwards what still comes; numbers restore the
-order at the new worker. The move is over when every channel's marker has come there.
+Every worker receives the command. Those that send to the task put a marker on the old channel and switch to the new
+worker. The old worker sends the task's state, then its unprocessed input, and forwards later input; numbers restore the
+order at the new worker. The move is complete when every channel's marker has arrived there.
 """
 
 from collections.abc import Callable
@@ -18,19 +18,19 @@ Report = Callable[[worker_messages.WorkerMessage], None]
 
 
 class CannotLeave(RuntimeError):
-    """A task whose state cannot be moved, or whose files the disk does not take."""
+    """A task whose state cannot be moved, or whose files cannot be written to the disk."""
 
 
 class _Unsettled(NamedTuple):
-    """A task that has arrived before everything that was in flight to it."""
+    """A task that has arrived before all input that was in flight to it."""
 
     move: int
-    left: float  # since when it was suspended; clock of the worker that it left
-    channels: int  # whose marker has not come
+    left: float  # start of its suspension; clock of the worker that it left
+    channels: int  # channels whose marker has not arrived
 
 
 class Arrivals:
-    """The tasks that move here in one epoch: what comes before them, and the channels that are not settled."""
+    """The tasks that move here in one epoch: input that arrives before them, and channels that are not settled."""
 
     def __init__(self, epoch: int, directory: TaskDirectory, now: Callable[[], float], report: Report) -> None:
         self._epoch = epoch
@@ -39,19 +39,19 @@ class Arrivals:
         self._report = report
         self._early: dict[int, list[Early]] = {}
         self._unsettled: dict[int, _Unsettled] = {}
-        self._passed: dict[int, list[tuple[InChannel, MarkerBody]]] = {}  # markers that are to follow their task
-        self.deferred: State | None = None  # of a task that came before the command to move it
+        self._passed: dict[int, list[tuple[InChannel, MarkerBody]]] = {}  # markers that must follow their task
+        self.deferred: State | None = None  # of a task that arrived before the command to move it
 
     def awaits(self, task: int) -> bool:
         """Return whether a task that is not here is moving here."""
         return self._directory.is_local(task) or (self.deferred is not None and self.deferred.task == task)
 
     def keep(self, task: int, item: Early) -> None:
-        """Keep something until its task has arrived."""
+        """Keep an item until its task has arrived."""
         self._early.setdefault(task, []).append(item)
 
     def defer(self, state: State) -> None:
-        """Keep a task until the command to move it has come."""
+        """Keep a task until the command to move it has arrived."""
         self.deferred = state
 
     def take_deferred(self) -> State | None:
@@ -60,20 +60,20 @@ class Arrivals:
         return state
 
     def take_early(self, task: int) -> list[Early]:
-        """Return what came before its task."""
+        """Return the input that arrived before its task."""
         return self._early.pop(task, [])
 
     def take_passed(self, task: int) -> list[tuple[InChannel, MarkerBody]]:
-        """Return the markers of a move that have passed a task which leaves."""
+        """Return the markers of a move that have passed a departing task."""
         return self._passed.pop(task, [])
 
     def arrived(self, task: Task, state: State) -> None:
-        """Note that a task has arrived; everything that was in flight to it follows."""
+        """Note that a task has arrived; the input that was in flight to it follows."""
         self._unsettled[task.number] = _Unsettled(state.move, state.left, len(task.inbox.channels))
         self._report_if_settled(task)
 
     def settle(self, task: Task, channel: InChannel, marker: MarkerBody) -> None:
-        """Note that everything that a channel had sent to a task's old worker has come."""
+        """Note that all input that a channel had sent to a task's old worker has arrived."""
         unsettled = self._unsettled.get(task.number)
         if unsettled is None or unsettled.move != marker.value:  # this is the old worker
             self._passed.setdefault(task.number, []).append((channel, marker))
@@ -89,7 +89,7 @@ class Arrivals:
 
 
 class _Host(Protocol):
-    """What runs the tasks of a worker: `Worker`."""
+    """The part of `Worker` that runs its tasks."""
 
     def open_task(self, task: int, slot: str, ended: bool) -> Task: ...
     def add_task(self, task: Task) -> None: ...
@@ -98,7 +98,7 @@ class _Host(Protocol):
 
 
 class _Slots(Protocol):
-    """What runs tasks in slots, and carries frames between them: `Execution`."""
+    """The part of `Execution` that runs tasks in slots, and carries frames between them."""
 
     def now(self) -> float: ...
     def is_idle(self, task: Task) -> bool: ...
@@ -125,10 +125,10 @@ class Migration:
         self._slots = slots
         self._host = host
         self._report = report
-        self._last = 0  # number of the last move that was commanded
+        self._last = 0  # number of the last commanded move
 
     def redirect(self, move: controller_messages.Move) -> bool:
-        """Switch the channels to a task that moves, and suspend it if it is here; return whether it changes workers."""
+        """Switch the channels to a moving task, and suspend it if it is local; return whether it changes workers."""
         directory, task = self._directory, self._directory.here.get(move.task)
         slot, host = directory.relocate(move.task, move.slot)
         self._last = move.move
@@ -144,7 +144,7 @@ class Migration:
         return False
 
     def proceed(self, task: Task | None) -> None:
-        """Let a task leave if it is about to, and admit one that came before the command."""
+        """Send off a departing task, and admit one that arrived before the command."""
         if task is not None and task.leaving >= 0 and self._slots.is_idle(task):
             self.depart(task)
         state = self._arrivals.take_deferred()
@@ -152,9 +152,9 @@ class Migration:
             self.arrive(state)
 
     def depart(self, task: Task) -> None:
-        """Send a task to its new worker, and after it all that has come for it."""
+        """Send a task to its new worker, followed by its unprocessed input."""
         problem = task.save_for_move()
-        if problem:  # it has grown beyond what was expected, or the disk is full; it stays, in a new epoch
+        if problem:  # its state has grown unexpectedly, or the disk is full; it stays, in a new epoch
             raise CannotLeave(f"task {task.name}: {problem}")
         directory, old_slot = self._directory, task.slot
         slot, host = directory.placement[task.number], directory.hosts[task.number]
@@ -167,12 +167,12 @@ class Migration:
             self._slots.carry(frame, old_slot, slot, host)
 
     def arrive(self, state: State) -> None:
-        """Run a task that was elsewhere."""
+        """Run a task that arrives from another worker."""
         if state.move > self._last:
             self._arrivals.defer(state)
             return
         directory, number = self._directory, state.task
-        if not directory.is_local(number):  # a machine on its way had an older placement
+        if not directory.is_local(number):  # a machine on its path had an older placement
             self._slots.carry(state, directory.own_slot, directory.placement[number], directory.hosts[number])
             return
         task = self._host.open_task(number, state.slot, state.ended)

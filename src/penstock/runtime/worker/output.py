@@ -1,12 +1,12 @@
 """The sender's ends of channels: out-queues, one per task and stream, whose tuples are bound to a channel late.
 
-A *lane* is the sender's end of one channel. It may send as many tuples as its receiver has given credit for. If the
-grouping leaves the choice (shuffle, partial-key), tuples wait unbound in the queue until a lane can take them; if the
-key, the sender or the task decides, they wait in their lane. Markers need no credit, and overtake nothing.
+A *lane* is the sender's end of one channel. Its receiver's credit limits the number of tuples that it may send. If the
+grouping leaves a choice (shuffle, partial-key), tuples wait unbound in the queue until a lane has room. If the key, the
+sender or the task determines the lane, they wait in it. Markers need no credit, and overtake nothing.
 
-A *chooser* (a routing policy) may bind unbound tuples in place of the grouping, and a *gate* (a sending policy) may
-hold back what is bound for other machines. Neither holds a marker back: what is before it is bound, and leaves as
-credit allows.
+A *chooser* (a routing policy) may bind unbound tuples instead of the grouping, and a *gate* (a sending policy) may hold
+back tuples bound for other machines. Neither holds back a marker: the tuples before it are bound, and leave as credit
+allows.
 """
 
 from collections import deque
@@ -19,9 +19,9 @@ from penstock.model.topology import Grouping
 from penstock.runtime.protocol.frames import Credit, LaneState, Mark, Marker, MarkerBody, QueueState, Waiting
 
 FULL = 4096  # tuples in an out-queue at which its task is blocked
-WINDOWS = 2  # a lane may queue this many times the window of its channel
-SHORTEST = 16  # tuples that may wait in any case
-CACHED_KEYS = 200_000  # keys whose lanes a queue remembers
+WINDOWS = 2  # maximum queue of a lane, as a multiple of its channel's window
+SHORTEST = 16  # minimum of this limit, in tuples
+CACHED_KEYS = 200_000  # keys whose lanes a queue caches
 
 
 class Batch(NamedTuple):
@@ -32,9 +32,9 @@ class Batch(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """A sampled tuple that has just been emitted, before it has an id."""
+    """A sampled tuple that has just been emitted and has no id yet."""
 
-    place: int  # among those emitted with it
+    place: int  # position among the tuples emitted with it
     root: int
     parent: int
     emitted: float
@@ -62,40 +62,40 @@ class Lane:
 
     def __init__(self, target: int, window: int) -> None:
         self.target = target  # task
-        self.window = window  # tuples that it may have in flight
+        self.window = window  # maximum tuples in flight
         self.credits = window
         self.number = 0
         self.waiting: deque[Batch | MarkerBody] = deque()
         self.backlog = 0  # tuples in `waiting`
         self.markers = 0  # in `waiting`
-        self.downstream_price = 0.0  # of what follows from a tuple at the target, as last reported
+        self.downstream_price = 0.0  # of all results of a tuple at the target, as last reported
         self.collected: list[Any] = []
         self.collected_marks: list[Mark] = []
 
     @property
     def outstanding(self) -> int:
-        """Tuples of the lane that its target has not processed yet, as far as is known here."""
+        """Tuples of the lane without returned credit: as far as known here, its target has not processed them."""
         return self.window - self.credits + self.backlog
 
     @property
     def room(self) -> int:
-        """Tuples that it may take beyond those that wait; none if there is no credit for these."""
+        """Number of tuples that it accepts beyond the waiting ones; 0 if credit does not cover these."""
         return max(0, self.credits - self.backlog)
 
     def collect(self, value: Any, mark: Mark | None) -> None:
-        """Add a tuple that the queue binds to it, with its mark if it is sampled."""
+        """Add a tuple that the queue binds to the lane, with its mark if it is sampled."""
         if mark is not None:
             self.collected_marks.append(moved(mark, len(self.collected)))
         self.collected.append(value)
 
     def take_collected(self) -> Batch:
-        """Return the tuples that were collected."""
+        """Return the collected tuples."""
         batch = Batch(self.collected, self.collected_marks)
         self.collected, self.collected_marks = [], []
         return batch
 
     def append(self, batch: Batch) -> None:
-        """Queue a batch behind all that waits."""
+        """Append a batch to the waiting items."""
         self.backlog += len(batch.values)
         last = self.waiting[-1] if self.waiting else None
         if isinstance(last, Batch):
@@ -105,19 +105,19 @@ class Lane:
             self.waiting.append(batch)
 
     def append_marker(self, marker: MarkerBody) -> None:
-        """Queue a marker behind all that waits."""
+        """Append a marker to the waiting items."""
         self.markers += 1
         self.waiting.append(marker)
 
     def take_marker(self) -> MarkerBody:
-        """Take the marker at the head."""
+        """Remove the marker at the head."""
         marker = self.waiting.popleft()
         assert isinstance(marker, MarkerBody)
         self.markers -= 1
         return marker
 
     def take_batch(self, most: int) -> Batch:
-        """Take tuples of the batch at the head, at most `most`."""
+        """Remove at most `most` tuples of the batch at the head."""
         batch = self.waiting[0]
         assert isinstance(batch, Batch)
         if len(batch.values) <= most:
@@ -128,14 +128,14 @@ class Lane:
         return batch
 
     def spend(self, count: int) -> int:
-        """Take credit and numbers for tuples that are sent; return the number of the first."""
+        """Use credit and numbers for tuples that are sent; return the number of the first."""
         number = self.number
         self.number += count
         self.credits -= count
         return number
 
     def spend_marker(self) -> int:
-        """Take the number of a marker that is sent, which needs no credit."""
+        """Use a number for a marker that is sent, which needs no credit."""
         self.number += 1
         return self.number - 1
 
@@ -146,7 +146,7 @@ class Lane:
         self.downstream_price = credit.price
 
     def save(self, encode: Callable[[Batch], bytes], stream: int, source: int) -> LaneState:
-        """Return its state, with all that waits."""
+        """Return its state, including all waiting items."""
         waiting = tuple(
             _encoded(item, encode)
             if isinstance(item, Batch)
@@ -166,10 +166,10 @@ class Lane:
 
 
 class Sender(Protocol):
-    """What an out-queue sends by."""
+    """The interface through which an out-queue sends."""
 
     def send(self, queue: "OutQueue", lane: Lane, batch: Batch) -> None:
-        """Send tuples that the lane has credit for."""
+        """Send tuples for which the lane has credit."""
         ...
 
     def send_marker(self, queue: "OutQueue", lane: Lane, marker: MarkerBody) -> None:
@@ -185,28 +185,28 @@ class Sender(Protocol):
         ...
 
     def refuse(self, queue: "OutQueue", name: str, value: Any, mark: Mark | None, error: BaseException) -> None:
-        """Skip a tuple that cannot be bound or sent, or end the run, by its task's error policy."""
+        """Skip a tuple that cannot be bound or sent, or end the run, according to its task's error policy."""
         ...
 
 
 class Chooser(Protocol):
-    """What binds the unbound tuples of an out-queue in place of its grouping."""
+    """Binds the unbound tuples of an out-queue instead of its grouping."""
 
     def choose(self) -> None:
-        """Call `OutQueue.bind` for the tuples that are to leave now; the others wait until it does so again."""
+        """Call `OutQueue.bind` for the tuples that leave now; the others wait for a later call."""
         ...
 
     def choose_all(self) -> None:
-        """Call `OutQueue.queue` for the tuples it has a choice for, whether or not their lanes have room."""
+        """Call `OutQueue.queue` for all tuples with a choice of lane, whether or not their lanes have room."""
         ...
 
     def observe(self, place: int, credit: Credit) -> None:
-        """Take the load that the target of a lane reports."""
+        """Process the load that the target of a lane reports."""
         ...
 
 
 class Gate(Protocol):
-    """What holds back tuples that leave the machine until it is their queue's turn, by `OutQueue.release`."""
+    """Holds back tuples for other machines until it calls `OutQueue.release` in their queue's turn."""
 
     def holds(self, lane: Lane) -> bool:
         """Return whether a lane leads to another machine."""
@@ -218,7 +218,7 @@ class Gate(Protocol):
 
 
 class OutQueue:
-    """The tuples that one task has emitted on one stream and that have not been sent."""
+    """The emitted but unsent tuples of one task on one stream."""
 
     def __init__(
         self,
@@ -236,14 +236,14 @@ class OutQueue:
         self.grouping = grouping
         self.source = source  # task
         self.lanes = list(lanes)
-        self.output = output  # the named output that it takes, of several
+        self.output = output  # the named output that it carries, if there are several
         self.values: list[Any] = []  # unbound
         self.marks: list[Mark] = []
         self.turn = 0  # the next lane, in turn
         self.chooser: Chooser | None = None
         self.gate: Gate | None = None
         self._bound = 0  # tuples that wait in lanes
-        self._timed = timed  # its length is bounded by the windows, which follow the receivers' speed
+        self._timed = timed  # the windows bound its length, and follow the receivers' speed
         self._released = 0  # the lane that the gate serves next
         self._key = key
         self._sender = sender
@@ -258,14 +258,14 @@ class OutQueue:
         self._set_limits()
 
     def set_policies(self, chooser: Chooser | None, gate: Gate | None) -> None:
-        """Bind and send by policies from now on; None: by the grouping, and as credit allows."""
+        """Bind and send by these policies from now on; None: by the grouping, and as credit allows."""
         self.chooser, self.gate = chooser, gate
         self._set_limits()
 
     def _set_limits(self) -> None:
-        """Set how many tuples may wait, by the windows of the lanes.
+        """Set the maximum number of waiting tuples, from the windows of the lanes.
 
-        A policy decides by how many wait, so its queues are not kept short.
+        A policy decides from the number of waiting tuples, so its queues are not kept short.
         """
         most = FULL
         if self._timed and self.chooser is None and self.gate is None:
@@ -275,20 +275,20 @@ class OutQueue:
 
     @property
     def full(self) -> bool:
-        """Whether its task is blocked: too many tuples wait in all, or for one lane."""
+        """Whether it blocks its task: too many tuples wait in total, or for one lane."""
         return self._over > 0 or len(self.values) + self._bound >= self.limit
 
     @property
     def backlog(self) -> int:
-        """How many tuples wait."""
+        """The number of waiting tuples."""
         return len(self.values) + self._bound
 
     def put(self, values: list[Any], sampled: Sequence[Sampled] = ()) -> None:
-        """Take tuples and send what can be sent."""
+        """Accept tuples, and send those that can be sent."""
         if not values:  # none of them is for this output
             return
         if self.grouping is Grouping.ALL:
-            for lane in self.lanes:  # each copy of a sampled tuple has an id of its own
+            for lane in self.lanes:  # each copy of a sampled tuple has its own id
                 self._append(lane, Batch(list(values), self._marked(sampled)))
         else:
             marks = self._marked(sampled)
@@ -300,14 +300,14 @@ class OutQueue:
         self.pump()
 
     def put_marker(self, marker: MarkerBody) -> None:
-        """Send a marker on every lane, behind every tuple that was put before it."""
+        """Send a marker on every lane, behind all earlier tuples."""
         self._bind_all()
         for lane in self.lanes:
             lane.append_marker(marker)
         self.pump()
 
     def add_credit(self, credit: Credit) -> None:
-        """Add credit that a receiver gives, and send what it allows."""
+        """Add credit from a receiver, and send the tuples that it allows."""
         for place, lane in enumerate(self.lanes):
             if lane.target == credit.target:
                 lane.add_credit(credit)
@@ -318,7 +318,7 @@ class OutQueue:
         self.pump()
 
     def pump(self) -> None:
-        """Send what credits, the chooser and the gate allow."""
+        """Send the tuples that credits, the chooser and the gate allow."""
         for lane in self.lanes:
             if lane.waiting:
                 self._pump_lane(lane)
@@ -345,10 +345,10 @@ class OutQueue:
             if lane.collected:
                 self._append(lane, lane.take_collected())
 
-    # Sending what is bound
+    # Sending bound tuples
 
     def _pump_lane(self, lane: Lane) -> None:
-        """Send what waits in a lane: behind the gate, only up to its last marker."""
+        """Send the waiting items of a lane: with a gate, only up to its last marker."""
         held = self.gate is not None and self.gate.holds(lane)
         while lane.waiting:
             if held and not lane.markers:
@@ -359,7 +359,7 @@ class OutQueue:
                 return
 
     def _send_head(self, lane: Lane, most: int) -> int:
-        """Send the marker at the head of a lane, or at most `most` of the tuples there; return how many were sent."""
+        """Send the marker at the head of a lane, or at most `most` tuples from there; return the number sent."""
         if isinstance(lane.waiting[0], MarkerBody):
             self._sender.send_marker(self, lane, lane.take_marker())
             return 1
@@ -374,7 +374,7 @@ class OutQueue:
         return count
 
     def _send_or_append(self, lane: Lane, batch: Batch) -> None:
-        """Send tuples that a lane has room for, or let them wait for the gate."""
+        """Send tuples for which a lane has room, or let them wait for the gate."""
         if lane.waiting or (self.gate is not None and self.gate.holds(lane)):
             self._append(lane, batch)
             self._pump_lane(lane)
@@ -382,12 +382,12 @@ class OutQueue:
             self._sender.send(self, lane, batch)
 
     def releasable(self) -> int:
-        """Return how many tuples could leave the machine if the gate released them: those that there is credit for."""
+        """Return how many waiting tuples for other machines have credit: those that the gate may release."""
         gate = self.gate
         return 0 if gate is None else sum(min(one.backlog, one.credits) for one in self.lanes if gate.holds(one))
 
     def release(self, count: int) -> None:
-        """Send `count` of the tuples that wait for the gate, lanes in turn."""
+        """Send `count` of the tuples that wait for the gate, from the lanes in turn."""
         gate = self.gate
         while gate is not None and count > 0:
             lanes = self.lanes[self._released :] + self.lanes[: self._released]
@@ -402,15 +402,15 @@ class OutQueue:
     # Binding when a lane has credit
 
     def bind(self, place: int, count: int) -> None:
-        """Bind the first `count` unbound tuples to a lane that has room for them."""
+        """Bind the first `count` unbound tuples to a lane with room for them."""
         self._send_or_append(self.lanes[place], self._take_unbound(count))
 
     def queue(self, place: int, count: int) -> None:
-        """Bind the first `count` unbound tuples to a lane and let them wait there: a marker will follow them."""
+        """Bind the first `count` unbound tuples to a lane, where they wait: a marker will follow them."""
         self._append(self.lanes[place], self._take_unbound(count))
 
     def bind_in_turn(self) -> None:
-        """Give every lane with credit an equal share, starting with the lane that is next in turn."""
+        """Bind an equal share to every lane with credit, starting with the next lane in turn."""
         while self.values:
             ready = [lane for lane in self._in_turn() if lane.credits > lane.backlog]
             if not ready:
@@ -419,7 +419,7 @@ class OutQueue:
                 self._send_or_append(lane, self._take_unbound(min(share, lane.credits - lane.backlog)))
 
     def _shares(self, lanes: list[Lane]) -> list[tuple[Lane, int]]:
-        """Split the unbound tuples as if dealt one by one; the turn continues behind the lanes that get one more."""
+        """Split the unbound tuples as if dealt one by one; the turn advances past the lanes that get one more."""
         share, extra = divmod(len(self.values), len(lanes))
         if extra:
             self.turn = (self.lanes.index(lanes[extra - 1]) + 1) % len(self.lanes)
@@ -434,7 +434,7 @@ class OutQueue:
         return lanes
 
     def bind_by_load(self, load: Callable[[Lane], float], ignore_credit: bool = False) -> None:
-        """Bind each tuple to the less loaded of its key's two lanes, until neither has room; or all of them."""
+        """Bind each tuple to the less loaded of its key's two lanes, until neither has room; or bind all tuples."""
         bound, marks = 0, by_place(self.marks)
         for value in self.values:
             try:
@@ -479,7 +479,7 @@ class OutQueue:
         return cut(self.values, self.marks, count)
 
     def _bind_all(self) -> None:
-        """Bind the unbound tuples whatever credit there is, so that a marker can follow them."""
+        """Bind the unbound tuples regardless of credit, so that a marker can follow them."""
         if self.values and self.chooser is not None:
             self.chooser.choose_all()
         if self.values and self.grouping is Grouping.PARTIAL_KEY:
@@ -558,7 +558,7 @@ class OutQueue:
     # State
 
     def save(self, encode: Callable[["OutQueue", Batch], bytes]) -> QueueState:
-        """Return its state; the copies of untyped tuples that another worker gets have no keys to bind them by."""
+        """Return its state. Partial-key tuples are bound first: an untyped copy on another worker may have no key."""
         if self.grouping is Grouping.PARTIAL_KEY:
             self._bind_all()
 
@@ -569,7 +569,7 @@ class OutQueue:
         return QueueState(self.stream, self.turn, _encoded(Batch(self.values, self.marks), encoded), lanes)
 
     def restore_turn(self, turn: int) -> None:
-        """Restore the lane that is next in turn."""
+        """Restore the next lane in turn."""
         self.turn = turn
 
     def load(self, state: QueueState, decode: Callable[["OutQueue", Waiting], Batch]) -> None:
@@ -591,7 +591,7 @@ def _encoded(batch: Batch, encode: Callable[[Batch], bytes]) -> Waiting:
 
 
 def by_place(marks: Iterable[Mark]) -> dict[int, Mark]:
-    """Return marks by the places of their tuples."""
+    """Return marks by the positions of their tuples."""
     return {mark.place: mark for mark in marks}
 
 
@@ -604,10 +604,10 @@ def cut(values: list[Any], marks: list[Mark], count: int) -> Batch:
 
 
 def shifted(marks: Iterable[Mark], by: int) -> list[Mark]:
-    """Return marks with their places shifted."""
+    """Return marks with shifted positions."""
     return [moved(mark, mark.place + by) for mark in marks]
 
 
 def moved(mark: Mark, place: int) -> Mark:
-    """Return a mark with another place."""
+    """Return a mark with another position."""
     return Mark(place, mark.root, mark.id, mark.parent, mark.emitted)

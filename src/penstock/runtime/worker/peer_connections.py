@@ -1,8 +1,8 @@
 """The connections of a worker to and from the other workers.
 
-A connection is opened when there is something to send. It stays open across epochs, since every frame carries its own
-epoch. A connection that breaks, is refused or is not answered is reported once, by whichever end notices it, and is not
-opened again before the next epoch: what was in flight is lost with it.
+A connection is opened for the first frame to send. It stays open across epochs, because every frame carries its own
+epoch. A connection that breaks, is refused or is not answered is reported once, by the end that notices it, and is not
+reopened before the next epoch: the frames in flight are lost with it.
 """
 
 import time
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from penstock.runtime.protocol import controller_messages, worker_messages
 from penstock.runtime.protocol.transport import DROPPED, Connection, ConnectionLost, Watch, begin_call, hello
 
-ANSWER_S = 5.0  # within which another worker must accept a connection
+ANSWER_S = 5.0  # time limit for another worker to accept a connection
 ATTEMPTS = 5  # to connect to a worker that drops unauthenticated connections
 
 
@@ -39,7 +39,7 @@ class PeerConnections:
         self._incoming: set[Connection] = set()
         self._lost: set[int] = set()  # in this epoch
         self._messages: list[worker_messages.PeerLost] = []
-        self._handshaking = False  # an outgoing connection may be
+        self._handshaking = False  # whether an outgoing connection may be in its handshake
 
     def start_epoch(self, assign: controller_messages.Assign) -> None:
         """Start an epoch: connections that broke in the previous one may be opened again."""
@@ -99,10 +99,10 @@ class PeerConnections:
         if self._is_replaced(connection):
             raise ConnectionLost("it was replaced by another")
         for other in [other for other in self._incoming if other is not connection and _same(other, connection)]:
-            self._drop(other)  # the caller connects again because that connection broke
+            self._drop(other)  # the caller reconnects because that connection broke
 
     def lose(self, connection: Connection, reason: str) -> None:
-        """Drop a connection that broke, and report it if another worker was at its end."""
+        """Drop a broken connection, and report it if its other end is a worker."""
         numbers = [number for number, outgoing in self._outgoing.items() if outgoing.connection is connection]
         if numbers and reason in DROPPED and self._reconnect(numbers[0]):
             return
@@ -114,7 +114,7 @@ class PeerConnections:
             self._report(number, reason)
 
     def drop_unanswered(self, now: float) -> None:
-        """Lose the outgoing connections whose handshake takes too long."""
+        """Drop the outgoing connections whose handshake takes too long."""
         if not self._handshaking:
             return
         waiting = [(one.connection, one.since) for one in self._outgoing.values() if one.since is not None]
@@ -138,7 +138,7 @@ class PeerConnections:
         return connection
 
     def _reconnect(self, number: int) -> bool:
-        """Connect again to a worker that dropped the connection during the handshake, perhaps as it had too many."""
+        """Reconnect to a worker that dropped the connection during the handshake: it may have had too many pending."""
         outgoing = self._outgoing[number]
         if outgoing.since is None or outgoing.attempts >= ATTEMPTS:
             return False
@@ -154,7 +154,7 @@ class PeerConnections:
         return True
 
     def _is_replaced(self, connection: Connection) -> bool:
-        """Return whether a caller has a successor; one that is not known yet is a successor itself."""
+        """Return whether a caller has a successor; an unknown caller is itself a successor."""
         caller = connection.caller
         if caller is None or not connection.opened or not 0 <= caller.worker < len(self._peers):
             return False

@@ -1,8 +1,8 @@
 """A worker process: sockets, clock, log and files around the worker's state machine. One thread moves all tuples.
 
-It runs inside a long-lived Spark task: it connects to the controller, registers, gets its tasks, and takes turns until
-the controller stops it, the connection to the controller breaks, or its lease ends. It lasts over all epochs, also
-those in which it failed.
+It runs inside a long-lived Spark task: it connects to the controller, registers, receives its tasks, and runs turns
+until the controller stops it, the connection to the controller breaks, or its lease ends. It survives all epochs,
+including those in which it failed.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ from penstock.runtime.worker.reporting import Process
 from penstock.runtime.worker.state_machine import Worker
 
 MAX_WAIT_S = 0.5
-LAST_MESSAGES_S = 5.0  # for sending the last messages, once it has ended
+LAST_MESSAGES_S = 5.0  # time limit for sending the last messages after the end
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
@@ -50,9 +50,9 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     host: str  # of the controller
     port: int
     secret: str
-    listen: str  # the address to listen on; empty: the one that reaches the controller
+    listen: str  # the address to listen on; empty: that of the connection to the controller
     protects: bool = False  # frames carry keyed checksums
-    umask: int = 0o077  # of all files that it writes
+    umask: int = 0o077  # of all files written
 
 
 def main(flow: Dataflow, argument: str) -> None:
@@ -87,12 +87,12 @@ class Shell:
         self._recorder: Recorder | None = None
         self._waker, self._woken = socket.socketpair()
         self._writer = Writer(self._wake)
-        self._disconnected = ""  # why there is no connection to the controller any more
+        self._disconnected = ""  # why the connection to the controller is lost
         self._heartbeat: Heartbeat | None = None
         self.worker: Worker | None = None
 
     def serve(self) -> None:
-        """Work until the end."""
+        """Run turns until the end."""
         for sock in (self._waker, self._woken):
             sock.setblocking(False)
         self._watch.add(self._woken)
@@ -128,7 +128,7 @@ class Shell:
                 wake=self._wake,
                 unsent=self._peers.unsent,
             )
-        except Exception as error:  # of an author's factory, it may be
+        except Exception as error:  # possibly of an author's factory
             text = str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
             failure = worker_messages.Failure(0, "", -1, "", text, traceback.format_exc())
             self._control.write([encode(failure)])
@@ -167,7 +167,7 @@ class Shell:
             with contextlib.suppress(BlockingIOError):
                 self._woken.recv(4096)
             worker.poll_sources()
-        elif isinstance(ready, Connection) and ready.fileno() >= 0:  # the loss of another may have closed it
+        elif isinstance(ready, Connection) and ready.fileno() >= 0:  # the loss of another connection may have closed it
             try:
                 if events & selectors.EVENT_WRITE:
                     ready.flush()
@@ -216,7 +216,7 @@ class Shell:
             name = f"{assign.peers[assign.worker].name}-{assign.incarnation}"
             self._recorder = Recorder(assign.folders.telemetry, name)
         if self._heartbeat is None:
-            # Counted from before the controller hears that this worker is ready, so that the controller's is longer.
+            # Starts before the controller learns that this worker is ready, so that the controller's lease ends later.
             worker.start_lease(time.monotonic() + assign.config.recovery.lease_s)
             worker.running_task.publish(assign.folders.run, self._settings.worker, assign.incarnation)
             settings = self._settings
@@ -233,7 +233,7 @@ class Shell:
             self._heartbeat.start()
 
     def _carry(self, worker: Worker) -> None:
-        """Send and write what the worker has left to be sent and written."""
+        """Send and write the contents of the worker's outbox."""
         outbox = worker.outbox
         for number, frames in outbox.take_frames().items():
             self._peers.send(number, frames)
@@ -257,7 +257,7 @@ class Shell:
             recorder.problem = ""
 
     def _close_telemetry(self, worker: Worker) -> None:
-        """Write the rest of it, while a failure can still be reported to the controller."""
+        """Write the remaining telemetry, while a failure can still be reported to the controller."""
         if self._recorder is not None:
             self._recorder.add(worker.take_records())
             self._recorder.close()
@@ -276,7 +276,7 @@ class Shell:
             self._waker.send(b"!")
 
     def _send_last_messages(self, worker: Worker) -> None:
-        """Let what was reported before the end reach the controller."""
+        """Send the last reports to the controller."""
         if self._disconnected:
             return
         self._carry(worker)

@@ -1,4 +1,4 @@
-"""What a worker reports to the controller: periodically, with telemetry of the same, and when something fails."""
+"""The reports of a worker to the controller: periodic ones, with matching telemetry, and failures."""
 
 import traceback
 from collections.abc import Callable, Mapping
@@ -17,17 +17,17 @@ REPORT_S = 0.25
 
 
 class Process(NamedTuple):
-    """What the process of a worker uses."""
+    """The resource use of a worker process."""
 
     cpu_seconds: Callable[[], float] = lambda: 0.0
-    memory_mb: Callable[[], float | None] = lambda: None  # None: not known
+    memory_mb: Callable[[], float | None] = lambda: None  # None: unknown
 
 
 UNKNOWN = Process()
 
 
 class _Machine(Protocol):
-    """The machine of a worker: `Execution`."""
+    """The part of `Execution` that describes the machine."""
 
     def usage(self, now: float, interval: float, cpu: float) -> Usage: ...
     def capacity(self) -> tuple[float, float] | None: ...
@@ -50,18 +50,18 @@ class Reporter:
         self._machine = machine
         self._tracer = tracer
         self._tasks = tasks
-        self._capacity = capacity  # of a real machine; None: not known
+        self._capacity = capacity  # of a real machine; None: unknown
         self._left: list[TaskReport] = []  # of tasks that have left since the last report
         self._last = self._last_cpu = 0.0
         self.due = float("inf")
 
     def start(self, now: float) -> None:
-        """Count from now on."""
+        """Restart the counters."""
         self._last, self._last_cpu = now, self._process.cpu_seconds()
         self.due = now + REPORT_S
 
     def left(self, task: Task, now: float) -> None:
-        """Keep the counters of a task that leaves."""
+        """Keep the counters of a departing task."""
         self._left.append(self._task_report(task, now))
 
     def report(self, now: float, aligning: bool) -> Report:
@@ -78,7 +78,7 @@ class Reporter:
         return Report(self._epoch, now, interval, tasks, roots, acks, usage.cpu, usage.lag, usage.warning, aligning)
 
     def _machine_figures(self, usage: Usage) -> dict[str, float | None]:
-        """Return the share of the machine that is used, the memory in use, and the capacity if it is known.
+        """Return the used fraction of the machine, the memory in use, and the capacity if it is known.
 
         The tasks of an emulated machine use the memory that they declare.
         """

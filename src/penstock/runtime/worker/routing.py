@@ -1,4 +1,4 @@
-"""Routes tuples and markers to tasks wherever these run: hands them over in the process, or sends them in frames."""
+"""Routes tuples and markers to local and remote tasks: passes them within the process, or sends them in frames."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -21,7 +21,7 @@ Payload = TypeVar("Payload")
 
 
 class TaskDirectory:
-    """The workers, where every task is by the last command, and the tasks that run in this worker."""
+    """The workers, the location of every task according to the last command, and the tasks of this worker."""
 
     def __init__(self, me: int, peers: Sequence[Peer], slots: Mapping[str, int], placement: Sequence[str]) -> None:
         self.me = me  # number of this worker
@@ -44,13 +44,13 @@ class TaskDirectory:
         return self._numbers[name]
 
     def update_workers(self, peers: Sequence[Peer], slots: Mapping[str, int]) -> None:
-        """Set the workers and the worker of each slot: workers may join."""
+        """Set the workers and the worker of each slot; workers may have joined."""
         self.peers = peers  # by number
         self.slots = slots  # slot -> worker
         self._numbers = {peer.name: number for number, peer in enumerate(peers)}
 
     def relocate(self, task: int, slot: str) -> tuple[str, int]:
-        """Set the slot of a task; return the slot and the worker that it had."""
+        """Set the slot of a task; return its previous slot and worker."""
         before = self.placement[task], self.hosts[task]
         self.placement[task], self.hosts[task] = slot, self.slots[slot]
         return before
@@ -63,12 +63,12 @@ class TaskDirectory:
         self.here.update(ordered)
 
     def remove(self, task: Task) -> None:
-        """Remove a task that has left this worker."""
+        """Remove a task that has moved to another worker."""
         del self.here[task.number]
 
 
 class HandedOver(NamedTuple):
-    """Tuples that were handed over within the process to a task that has not arrived yet."""
+    """Tuples passed within the process to a task that has not arrived yet."""
 
     stream: int
     source: int
@@ -78,11 +78,11 @@ class HandedOver(NamedTuple):
     sent: float
 
 
-Early = Data | Marker | Credit | HandedOver  # what comes for a task before the task itself
+Early = Data | Marker | Credit | HandedOver  # input that arrives before its task
 
 
 class _Carrier(Protocol):
-    """What brings frames to the worker of a task, and wakes a task that has something to process: `Execution`."""
+    """The part of `Execution` that carries frames to the worker of a task, and wakes a task that has input."""
 
     hands_over: bool
 
@@ -92,23 +92,23 @@ class _Carrier(Protocol):
 
 
 class EarlyArrivals(Protocol):
-    """What keeps what comes for tasks that move here: `Arrivals`."""
+    """The part of `Arrivals` that keeps input for tasks that move here."""
 
     def awaits(self, task: int) -> bool:
         """Return whether a task that is not here is moving here."""
         ...
 
     def keep(self, task: int, item: Early) -> None:
-        """Keep something until its task has arrived."""
+        """Keep an item until its task has arrived."""
         ...
 
     def settle(self, task: Task, channel: InChannel, marker: MarkerBody) -> None:
-        """Note that everything that a channel had sent to a task's old worker has come."""
+        """Note that all input that a channel had sent to a task's old worker has arrived."""
         ...
 
 
 class Exchange(Sender):
-    """Sends what the tasks of a worker emit, and delivers what comes for them."""
+    """Sends the output of the tasks of a worker, and delivers their input."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class Exchange(Sender):
         return self.directory.is_local(task)
 
     def pump(self, task: Task) -> None:
-        """Send what may be sent of a task's out-queues, and resume the task if it was blocked."""
+        """Send all sendable tuples of a task's out-queues, and resume the task if it was blocked."""
         before = self._running.task
         self._running.set(task)
         task.pump()
@@ -154,7 +154,7 @@ class Exchange(Sender):
         self._carrier.wake(task)
 
     def send(self, queue: OutQueue, lane: Lane, batch: Batch) -> None:
-        """Send tuples to a task, wherever it is."""
+        """Send tuples to a local or remote task."""
         codec, target, now = self._codecs[queue.stream], lane.target, self._now()
         host = self.directory.hosts[target]
         if host == self.directory.me and self._carrier.hands_over:
@@ -166,7 +166,7 @@ class Exchange(Sender):
         count = len(batch.values)
         if not count:
             return
-        if count > 1 and len(encoded) > codecs.LARGEST_TUPLES:  # each alone fits
+        if count > 1 and len(encoded) > codecs.LARGEST_TUPLES:  # each fits alone
             for part in (cut(batch.values, batch.marks, count // 2), batch):
                 self.send(queue, lane, part)
             return
@@ -188,12 +188,12 @@ class Exchange(Sender):
         self._accept(task, channel, number, Delivery(channel, values, marks, now, now, 0, self.directory.me))
 
     def send_marker(self, queue: OutQueue, lane: Lane, marker: MarkerBody) -> None:
-        """Send a marker to a task, wherever it is; it has a number as a tuple has."""
+        """Send a marker to a local or remote task; it has a number, like a tuple."""
         slot, host = self.directory.placement[lane.target], self.directory.hosts[lane.target]
         self._carry_marker(queue, lane.target, lane.spend_marker(), marker, slot, host)
 
     def redirect(self, target: int, move: int, slot: str, host: int) -> None:
-        """Mark, on every channel to a task that moves, the end of what goes to its old slot and worker."""
+        """Put a marker on every channel to a moving task, behind the last item for its old slot and worker."""
         for task in self.directory.here.values():
             for queue in task.queues:
                 for lane in queue.lanes:
@@ -201,7 +201,7 @@ class Exchange(Sender):
                         self._carry_marker(queue, target, lane.number, MarkerBody(MOVE, move), slot, host)
 
     def frame_of(self, task: Task, channel: InChannel, number: int, item: Delivery | MarkerBody) -> Data | Marker:
-        """Return a frame for what came to a task that has not processed it."""
+        """Return a frame with an unprocessed item of a task's input."""
         path, me = (channel.stream, channel.source, task.number, number), self.directory.me
         if isinstance(item, MarkerBody):
             return Marker(self.epoch, *path, *item, me)
@@ -218,7 +218,7 @@ class Exchange(Sender):
     # Receiving
 
     def deliver(self, frame: Data | Marker, size: int, at: float) -> None:
-        """Take a frame that has reached this worker, or forward it to where its task has gone."""
+        """Deliver a frame that has reached this worker, or forward it to the new worker of its task."""
         task = self.directory.here.get(frame.target)
         if task is None:
             self._forward(frame)
@@ -233,7 +233,7 @@ class Exchange(Sender):
         self._accept(task, channel, frame.number, delivery)
 
     def deliver_early(self, task: Task, item: Data | Marker | HandedOver) -> None:
-        """Give a task that has arrived what came before it."""
+        """Deliver an item to a task that arrived after it."""
         if not isinstance(item, HandedOver):
             self.deliver(item, 0, self._now())
             return
@@ -260,7 +260,7 @@ class Exchange(Sender):
         return self._sendable(queue, batch, self._codecs[queue.stream].encode)
 
     def decode(self, queue: OutQueue, waiting: Waiting) -> Batch:
-        """Decode what waited in an out-queue on another worker."""
+        """Decode tuples that waited in an out-queue on another worker."""
         values = self._codecs[queue.stream].decode(waiting.values, strict=False)
         batch = Batch(values, list(waiting.marks))
         if any(isinstance(value, Unreadable) for value in values):
@@ -276,7 +276,7 @@ class Exchange(Sender):
             return encode(batch.values)
 
     def _keep(self, queue: OutQueue, batch: Batch, problems: Sequence[BaseException | None]) -> None:
-        """Remove the tuples that have a problem from a batch, in place."""
+        """Remove the tuples with problems from a batch, in place."""
         marks = by_place(batch.marks)
         left = [place for place, problem in enumerate(problems) if problem is None]
         for place, problem in enumerate(problems):
@@ -286,7 +286,7 @@ class Exchange(Sender):
         batch.marks[:] = [moved(marks[place], new) for new, place in enumerate(left) if place in marks]
 
     def refuse(self, queue: OutQueue, name: str, value: Any, mark: Mark | None, error: BaseException) -> None:
-        """Skip a tuple that a task emitted and that cannot be sent, or end the run, by its error policy."""
+        """Skip an emitted tuple that cannot be sent, or end the run, according to its task's error policy."""
         before = self._running.task
         task = self.directory.here.get(queue.source) or before
         self._running.set(task)

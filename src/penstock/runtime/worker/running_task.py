@@ -1,7 +1,7 @@
-"""Which task's code a worker runs, published where it outlasts the process: a few bytes of a file in the run's folder.
+"""The task whose code a worker runs, published in a few bytes of a file that survives the process.
 
-A process that is killed reports nothing. The operating system keeps what the process wrote to memory that it shares
-with a file, so the controller can name the task that was running.
+A killed process reports nothing. The operating system keeps what the process wrote to memory that is shared with a
+file in the run's folder, so the controller can name the task that was running.
 """
 
 import mmap
@@ -14,20 +14,20 @@ from pathlib import Path
 from penstock.runtime.storage.disk import Disk
 from penstock.runtime.worker.task import Task
 
-NO_TASK = -1  # the worker waits, or does something else
+NO_TASK = -1  # the worker waits, or runs no author's code
 FOLDER = "workers"
 _LAYOUT = struct.Struct("=qq")  # incarnation, task
 
 
 class RunningTask:
-    """The task whose code runs, or ran last: errors and log lines are attributed to it."""
+    """The task whose code runs, or ran last; errors and log lines are attributed to it."""
 
     def __init__(self) -> None:
         self.task: Task | None = None
         self._published: MutableSequence[int] = array("q", [NO_TASK])
 
     def set(self, task: Task | None) -> None:
-        """Attribute what happens from now on to a task, or to none."""
+        """Attribute later errors and log lines to a task, or to none."""
         self.task = task
         self._published[0] = NO_TASK if task is None else task.number
 
@@ -36,7 +36,7 @@ class RunningTask:
         self._published[0] = NO_TASK
 
     def publish(self, folder: str, site: str, incarnation: int) -> None:
-        """Publish the task in a file of the run's folder; without effect if the file cannot be made."""
+        """Publish the task in a file of the run's folder; without effect if the file cannot be created."""
         path = Path(_path(folder, site))
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)

@@ -1,14 +1,14 @@
-"""Measured processing times of a task: they bound how long one call takes and how deep queues get."""
+"""Measured processing times of a task, which bound the duration of one call and the length of queues."""
 
 TARGET_S = 0.005  # upper bound for one call of an author's code
-WINDOW = 64.0  # tuples that the mean processing time covers
-DECAY = 0.8  # weight that a slow call keeps when another follows
+WINDOW = 64.0  # tuples in the mean processing time
+DECAY = 0.8  # weight of a slow call after the next one
 SAME = 1e-3  # relative variance of the batch sizes below which no line can be fitted
 NO_SUMS = (0.0, 0.0, 0.0, 0.0, 0.0)  # sums of weights, counts, squared counts, seconds, counts times seconds
 
 
 class ServiceTime:
-    """The recent mean time per tuple of a task, from when a tuple was first in line until it was processed.
+    """The recent mean time per tuple of a task, from reaching the head of the queue to the end of processing.
 
     It includes the time that the slot and the processor spend on other tasks, and the wait for tuples of the same call.
     """
@@ -30,16 +30,16 @@ class ServiceTime:
 
     @property
     def seconds(self) -> float:
-        """Seconds per tuple; 0: none was processed yet."""
+        """Seconds per tuple; 0: no tuple was processed yet."""
         return self._seconds / self._tuples if self._tuples else 0.0
 
 
 class BatchSize:
-    """How many tuples an author's code gets per call, so that it returns soon: `count`.
+    """The number of tuples per call of an author's code (`count`), chosen so that the call returns soon.
 
     An operator is called for each tuple, so its time is proportional to their number. A sink or a source is called once
-    for all of them, and a call may take long whatever their number: a line is fitted to the slow calls. If its constant
-    part alone exceeds the target, a call gets as many tuples as double that time; fewer would only waste it.
+    for all of them, and a call may be slow whatever their number: a line is fitted to the slow calls. If its constant
+    part alone exceeds the target, a call gets the number of tuples that doubles this time; fewer would only waste it.
     """
 
     __slots__ = ("_batched", "_maximum", "_sums", "count")

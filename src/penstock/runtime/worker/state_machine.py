@@ -1,8 +1,8 @@
 """A worker without I/O: frames and commands in, frames, messages and storage jobs out.
 
-A shell hands it what comes over the network (`frame`, `command`), gives it time (`turn`) and drains its `outbox` and
-records. Several workers, a controller and a clock in one process make a whole cluster that a test can replay. Tasks run
-to completion, in topological order, so that a tuple passes through all tasks of a slot in one turn.
+A shell passes it the input from the network (`frame`, `command`), runs its turns (`turn`) and drains its `outbox` and
+records. Several workers, a controller and a clock in one process form a cluster that a test can replay. Tasks run to
+completion, in topological order, so that a tuple passes through all tasks of a slot in one turn.
 """
 
 import math
@@ -51,7 +51,7 @@ FLUSH_S = 1.0
 
 
 class Outbox:
-    """What a worker leaves for its shell: frames for each worker, messages to the controller, storage jobs."""
+    """The output of a worker to its shell: frames for each worker, messages to the controller, storage jobs."""
 
     def __init__(self) -> None:
         self._frames: dict[int, list[bytes]] = {}
@@ -93,9 +93,9 @@ class Outbox:
 class Worker:
     """One worker process.
 
-    `phase` goes from `new` over `restoring` and `assigned` to `running`, and through these again in every epoch; it
-    ends in `stopped`, or in `failed` until the next epoch. The parts that it assembles belong to one epoch: what they
-    hold is discarded with them.
+    `phase` changes from `new` through `restoring` and `assigned` to `running`, and repeats the last three in every
+    epoch. It ends in `stopped`, or stays `failed` until the next epoch. The parts that the worker assembles belong to
+    one epoch, and their contents are discarded with them.
     """
 
     assigned: Assign
@@ -121,13 +121,13 @@ class Worker:
         unsent: Callable[[], int] = lambda: 0,
         layout: Layout | None = None,
     ) -> None:
-        self.layout = layout or Layout(flow)  # one that is given saves making it again
+        self.layout = layout or Layout(flow)  # a given one avoids computing it again
         self.clock = clock
         self.outbox = Outbox()
         self.running_task = RunningTask()
         self.phase = "new"
         self.epoch = 0
-        self.lease = math.inf  # when it stops, unless the controller renews it
+        self.lease = math.inf  # time at which the worker stops, unless the controller renews the lease
         self.turns = 0
         self.draining = False
         self.directory = TaskDirectory(0, (), {}, ())
@@ -135,7 +135,7 @@ class Worker:
         self._run = run
         self._process = process
         self._wake = wake
-        self._unsent = unsent  # bytes that the shell has not sent yet to the worker with the longest queue
+        self._unsent = unsent  # bytes that the shell has not sent yet, for the worker with the longest queue
         self._rates: dict[str, float] = {}  # source component -> tuples per second of all its tasks
         self._next_flush = math.inf
         self._close_execution: Callable[[], None] = lambda: None
@@ -145,7 +145,7 @@ class Worker:
         """The tasks that run here, by number."""
         return self.directory.here
 
-    # What the shell calls
+    # The interface to the shell
 
     def start_lease(self, until: float) -> None:
         """Stop at a time, unless the controller renews the lease."""
@@ -165,7 +165,7 @@ class Worker:
         return self._tracer.take_records() if self.epoch else []
 
     def command(self, message: controller_messages.Command) -> None:
-        """Do what the controller commands."""
+        """Execute a command of the controller."""
         match message:
             case controller_messages.RenewLease():
                 self.lease = message.at + self.assigned.config.recovery.lease_s
@@ -189,7 +189,7 @@ class Worker:
                 self._attempt(self._operate, message)
 
     def frame(self, data: bytes) -> None:
-        """Take a frame from another worker."""
+        """Process a frame from another worker."""
         frame = decode_frame(data)
         if self.phase not in ("assigned", "running") or frame.epoch != self.epoch:
             return
@@ -202,7 +202,7 @@ class Worker:
             self._attempt(self.execution.receive, frame, len(data))
 
     def turn(self) -> bool:
-        """Work for a bounded time; return whether there is more to do at once."""
+        """Run tasks for a bounded time; return whether more work is ready."""
         self.turns += 1
         if self.clock() > self.lease:
             self._stop()
@@ -226,7 +226,7 @@ class Worker:
         return busy and self.phase == "running"
 
     def wakeup(self) -> float:
-        """Return when the next turn is due at the latest."""
+        """Return the latest time of the next turn."""
         if self.phase != "running":
             return math.inf
         return min(self._reporter.due, self.execution.wakeup())
@@ -239,8 +239,8 @@ class Worker:
         self.phase, self.epoch, self.assigned = "restoring", assign.epoch, assign
         self.draining = False
         self._set_rates(assign.limits)
-        self._farewells: set[int] = set()  # workers that send nothing more to this one
-        self._detach: controller_messages.Detach | None = None  # this worker leaves
+        self._farewells: set[int] = set()  # workers that send no more to this one
+        self._detach: controller_messages.Detach | None = None  # set if this worker leaves
         self.policies = None
         self._assemble(assign)
         self._switch_policies(assign.rules)
@@ -250,7 +250,7 @@ class Worker:
             self._open_all({})
 
     def _assemble(self, assign: Assign) -> None:
-        """Make the parts of an epoch; settings are read here."""
+        """Create the parts of an epoch from the settings."""
         outbox, running = self.outbox, self.running_task
         name, emulated = assign.peers[assign.worker].name, assign.emulated is not None
         directory = self.directory = TaskDirectory(assign.worker, assign.peers, assign.slots, assign.placement)
@@ -309,7 +309,7 @@ class Worker:
         return self._unsent() + self.outbox.unsent()
 
     def _read_states(self, assign: Assign) -> None:
-        """Open the tasks once their states have been read."""
+        """Open the tasks once their states are read."""
 
         def then(states: States, problem: str, _: float) -> None:
             if self.assigned is not assign or self.phase != "restoring":  # another epoch has started meanwhile
@@ -353,7 +353,7 @@ class Worker:
         self.phase = "stopped"
 
     def _discard(self) -> None:
-        """Close what is open; if an author's `close` fails, all else is closed nevertheless."""
+        """Close everything that is open; if an author's `close` fails, the rest is closed nevertheless."""
         for task in self.tasks.values():
             try:
                 task.close()
@@ -371,7 +371,7 @@ class Worker:
     def _update(
         self, message: controller_messages.Peers | controller_messages.Drain | controller_messages.SourceProgress
     ) -> None:
-        """Take a command that only changes what later turns do."""
+        """Execute a command that only affects later turns."""
         match message:
             case controller_messages.Peers():
                 self.directory.update_workers(message.peers, message.slots)
@@ -385,7 +385,7 @@ class Worker:
                     self.tasks[message.task].set_progress(message.value)
 
     def _operate(self, message: controller_messages.Command) -> None:
-        """Do this worker's part of an operation."""
+        """Execute this worker's part of an operation."""
         match message:
             case controller_messages.BeginCheckpoint():
                 self.checkpointer.begin(message.number)
@@ -423,7 +423,7 @@ class Worker:
     def _policies(self, rules: PolicyRules) -> "ActivePolicies | None":
         if not rules.routing and not rules.sending:
             return None
-        # Loads a compiler and its kernels, which takes longer than a worker without policies takes to start.
+        # Loads a compiler and its kernels, which takes longer than the start-up of a worker without policies.
         from penstock.runtime.worker.tuple_policies.active import ActivePolicies
         from penstock.runtime.worker.tuple_policies.context import PolicyContext
 
@@ -432,7 +432,7 @@ class Worker:
         return ActivePolicies(PolicyContext(self.layout, self.directory, self.execution, seed, *actions), rules)
 
     def _switch_policies(self, rules: PolicyRules) -> None:
-        """Route and send by other policies: they decide on what waits unbound, or for the gate."""
+        """Switch to other policies, which then decide on the tuples that wait unbound or for the gate."""
         self.rules = rules
         if self.policies is not None:
             if self.policies.update_costs(rules):
@@ -447,13 +447,13 @@ class Worker:
             if self.policies is not None:
                 self.policies.add(task)
         for task in list(self.tasks.values()):
-            if self.tasks.get(task.number) is task:  # sending may let one leave, or end
+            if self.tasks.get(task.number) is task:  # sending may cause a task to leave, or to end
                 self._exchange.pump(task)
 
     # A worker that leaves
 
     def _take_detach(self, message: controller_messages.Detach) -> None:
-        """Say farewell to a worker that leaves: every frame for it has been sent. It may be this one."""
+        """Send a farewell to a departing worker, behind all frames for it; or start the departure of this worker."""
         if message.worker != self.directory.me:
             self.outbox.post(message.worker, Farewell(self.epoch, self.directory.me))
             return
@@ -461,7 +461,7 @@ class Worker:
         self._leave_if_detached()
 
     def _take_farewell(self, farewell: Farewell) -> None:
-        """Take a farewell: to this worker, which leaves, or the answer of one that leaves."""
+        """Process a farewell: one to this departing worker, or the answer of a departing worker."""
         if farewell.leaves:
             self.outbox.report(worker_messages.Detached(self.epoch, farewell.sender))
         else:
@@ -469,7 +469,7 @@ class Worker:
             self._leave_if_detached()
 
     def _leave_if_detached(self) -> None:
-        """Answer the others once all of them have said farewell, behind all that was forwarded to them."""
+        """Answer the other workers once all of their farewells have arrived, behind all frames forwarded to them."""
         if self._detach is not None and self._farewells.issuperset(self._detach.others):
             for other in self._detach.others:
                 self.outbox.post(other, Farewell(self.epoch, self.directory.me, leaves=True))
@@ -481,7 +481,7 @@ class Worker:
         return self._factory.open(task, slot, ended=ended)
 
     def add_task(self, task: Task) -> None:
-        """Run a task that is open."""
+        """Run an open task."""
         if self.draining:
             task.drain()
         self.directory.add(task)
@@ -490,28 +490,28 @@ class Worker:
             self.policies.add(task)
 
     def remove_task(self, task: Task) -> None:
-        """Close a task that leaves, and report its last counters."""
+        """Close a departing task, and report its last counters."""
         self.directory.remove(task)
         task.close()
         self.execution.remove(task)
         self._reporter.left(task, self.clock())
 
     def receive_early(self, task: Task, item: Early) -> None:
-        """Take what came before its task."""
+        """Process an item that arrived before its task."""
         if isinstance(item, Credit):
             self._flow.receive(item)
         else:
             self._exchange.deliver_early(task, item)
 
     def _deliver(self, frame: Envelope, size: int, at: float) -> None:
-        """Take a frame that has reached this worker for good."""
+        """Process a frame that has reached this worker."""
         if isinstance(frame, State):
             self.migration.arrive(frame)
         else:
             self._exchange.deliver(frame, size, at)
 
     def _take_marker(self, task: Task, channel: InChannel, marker: MarkerBody) -> None:
-        """Act on a marker that has come to the head of an inbox."""
+        """Process a marker at the head of an inbox."""
         if marker.kind == END:
             if task.inbox.end(channel):
                 self._finish(task)
@@ -528,13 +528,13 @@ class Worker:
                 self.outbox.report(worker_messages.SinkProgress(self.epoch, task.number, marker.origin, value))
 
     def _finish(self, task: Task) -> None:
-        """Finish a task to which nothing more comes."""
+        """Finish a task whose input has ended."""
         self.running_task.set(task)
         task.finish()
         self.outbox.report(worker_messages.Ended(self.epoch, task.number, task.counted))
 
     def _idle(self, task: Task) -> None:
-        """Let a suspended task leave, or be saved, which is between two tuples now."""
+        """Send off or save a suspended task, which is between two tuples now."""
         if task.leaving >= 0:
             self.migration.depart(task)
         elif task.saving:
@@ -552,7 +552,7 @@ class Worker:
     # Failures
 
     def _attempt(self, step: Callable[..., None], *arguments: Any) -> None:
-        """Do something; an exception is reported, and ends the epoch or the run."""
+        """Execute a step; an exception is reported, and ends the epoch or the run."""
         try:
             step(*arguments)
         except Exception as error:
@@ -565,6 +565,6 @@ class Worker:
         self.phase = "failed"
 
     def _failure(self, task: Task | None, error: Exception) -> worker_messages.Failure:
-        # A disk that keeps tasks from being reopened may recover.
+        # A disk that prevents tasks from being reopened may recover.
         restoring = self.phase == "restoring" and self.epoch > 1
         return failure(self.epoch, None if task is None else task.context, error, retries_disk=restoring)

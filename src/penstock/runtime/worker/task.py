@@ -1,7 +1,7 @@
 """One task: its logic, its inbox and out-queues, the limits of a source, why it is suspended, and its counters.
 
-A task processes what has come to its inbox, in order. It stops while its out-queues are full, so that back-pressure
-reaches the sources. It uses no sockets and reads no clock but that of its context.
+A task processes the items of its inbox in order. It pauses while its out-queues are full, so that back-pressure reaches
+the sources. It uses no sockets and no clock except that of its context.
 """
 
 import heapq
@@ -25,21 +25,21 @@ from penstock.runtime.worker.output import Batch, OutQueue, Sampled
 from penstock.runtime.worker.service_time import BatchSize, ServiceTime
 from penstock.runtime.worker.token_bucket import TokenBucket
 
-TURN_S = 0.01  # after which a worker reads its connections; what runs then is finished first
-MIN_WAIT_S = 50e-6  # before a source that had nothing, and is due at once, is polled again
-PROGRESS_S = 0.05  # between the progress markers of a source
-CHUNK = 1024  # tuples of a task per turn
-BATCH = 64  # tuples that an operator processes between two looks at the clock
-PORTIONS = 4  # in which an out-queue is filled
-RESPONSE_TIMES = 256  # kept per report
-LARGEST_STATE = LARGEST // 2  # bytes; what waits in the out-queues is in the same frame
-SMALL_STATE = LARGEST_STATE // 4  # bytes: a state that was not larger recently is not too large now
+TURN_S = 0.01  # after which a worker reads its connections; a call in progress is completed first
+MIN_WAIT_S = 50e-6  # before another poll of a source that had no tuples and is due at once
+PROGRESS_S = 0.05  # interval between the progress markers of a source
+CHUNK = 1024  # maximum tuples of a task per turn
+BATCH = 64  # tuples that an operator processes between two readings of the clock
+PORTIONS = 4  # number of steps in which an out-queue is filled
+RESPONSE_TIMES = 256  # maximum kept per report
+LARGEST_STATE = LARGEST // 2  # bytes; the contents of the out-queues share the frame
+SMALL_STATE = LARGEST_STATE // 4  # bytes; a state that was not larger recently is assumed not to be too large now
 
 Process = Callable[[Iterator[Any]], list[Any]]
 
 
 class AuthorCode(NamedTuple):
-    """What an author wrote for one task."""
+    """The author's code for one task."""
 
     logic: Logic
     guard: Guard | None = None  # None: an exception of the logic ends the run
@@ -47,22 +47,22 @@ class AuthorCode(NamedTuple):
 
 
 class SourceLimits(NamedTuple):
-    """What limits a source."""
+    """The limits of a source."""
 
-    in_flight: int = 0  # tuples that are not processed to the end; 0: no limit
+    in_flight: int = 0  # tuples not processed to the end; 0: no limit
     rates: Mapping[str, float] = {}  # component -> tuples per second of all its tasks, if limited; may change
 
 
 class Polled(NamedTuple):
-    """What a source emitted."""
+    """The tuples of one poll of a source."""
 
     values: list[Any]
     dues: list[float]
-    ready: list[float]  # the earliest time to emit each: when it was due, or when the rate limit allowed it
+    ready: list[float]  # the earliest time to emit each: its due time, or when the rate limit allows it
 
 
 class Task:
-    """One task, wherever it runs."""
+    """One task, independent of its execution."""
 
     def __init__(
         self,
@@ -83,30 +83,30 @@ class Task:
         self.queues = list(queues)
         self.slot = slot
         self.is_source = component.kind is Kind.SOURCE
-        self.publishes = isinstance(self.logic, Sink) and self.logic.exactly_once  # after its last tuple, too
+        self.publishes = isinstance(self.logic, Sink) and self.logic.exactly_once  # even after its last tuple
         self.ended = False  # it has emitted END
-        self.closed = False  # its logic is, or was never opened
-        self.pending: list[tuple[int, Pending]] = []  # files to be published, with the first checkpoint that has them
+        self.closed = False  # its logic is closed, or was never opened
+        self.pending: list[tuple[int, Pending]] = []  # files to publish, with the first checkpoint that includes them
         self._process = batch_process(self.logic) if isinstance(self.logic, Operator) else None
         self._state: LogicState | None = None  # once the logic is open
-        self._state_size = -1  # bytes, when it was last saved; below 0: never
-        # Why it is suspended
+        self._state_size = -1  # bytes when last saved; below 0: never saved
+        # Reasons for its suspension
         self.saving = False  # until its state is saved for a checkpoint
-        self.preparing = -1  # the move for which it is suspended, so that the answer stays true
+        self.preparing = -1  # the move for which it is suspended, so that the answer remains valid
         self.leaving = -1  # the move that takes it elsewhere
         self.suspended_at = 0.0  # for a move
-        self._saved = b""  # the state of its logic, once it is about to leave
+        self._saved = b""  # the state of its logic, before it leaves
         # A source
         self.finishing = False  # it emits no more
         self.next_poll = 0.0
         self._limits = limits
         self._bucket: TokenBucket | None = None
-        self._progressed = 0  # its tuples that are processed to the end
-        self._marked = 0  # its tuples up to the last progress marker
+        self._progressed = 0  # number of its tuples processed to the end
+        self._marked = 0  # number of its tuples before the last progress marker
         self._progress_due = 0.0
         # Counters
         self.counted = 0  # tuples that it emitted (a source) or processed
-        self.processed = self.emitted = 0  # since the last report, like the following
+        self.processed = self.emitted = 0  # since the last report, as the following
         self.busy = self.blocked = 0.0
         self.since = context.now()
         self._blocked_since: float | None = None
@@ -136,7 +136,7 @@ class Task:
         call(self.logic.close)
 
     def close(self) -> None:
-        """Close all that is open."""
+        """Close everything that is open."""
         if self.guard is not None:
             self.guard.close()
         if not self.closed and self._state is not None:
@@ -146,22 +146,22 @@ class Task:
 
     @property
     def suspended(self) -> bool:
-        """Whether it must not run, as it is about to move or to be saved."""
+        """Whether it must not run, because it will be moved or saved."""
         return self.saving or self.preparing >= 0 or self.leaving >= 0
 
     def full(self) -> bool:
         """Whether it is blocked until its out-queues have room."""
-        for queue in self.queues:  # noqa: SIM110  called for every batch, and `any` takes twice as long
+        for queue in self.queues:  # noqa: SIM110  called for every batch, and `any` takes twice the time
             if queue.full:
                 return True
         return False
 
     def portion(self) -> int:
-        """Return how many tuples it may process at once, so that the results exceed no out-queue by much."""
+        """Return how many tuples it may process at once without exceeding the limit of an out-queue by much."""
         return min((queue.limit for queue in self.queues), default=CHUNK * PORTIONS) // PORTIONS
 
     def run(self, values: list[Any]) -> list[Any]:
-        """Process tuples; return what follows from them. A guard, if there is one, does this instead."""
+        """Process tuples; return the results. A task with a guard uses that instead."""
         if self._process is not None:
             return run_batch(self._process, values)
         if isinstance(self.logic, Sink):
@@ -186,12 +186,12 @@ class Task:
             queue.put_marker(marker)
 
     def pump(self) -> None:
-        """Send what may be sent of the out-queues."""
+        """Send all sendable tuples of the out-queues."""
         for queue in self.queues:
             queue.pump()
 
     def count(self, count: int, arrived: float, now: float) -> None:
-        """Count tuples that it has processed together; `arrived` is when they came."""
+        """Count tuples that it has processed together; `arrived` is their time of arrival."""
         self.processed += count
         self.counted += count
         self.service_time.add(count, arrived, now)
@@ -202,21 +202,21 @@ class Task:
         self.counted += count
 
     def add_busy(self, seconds: float) -> None:
-        """Add the time that it was busy."""
+        """Add to its busy time."""
         self.busy += seconds
 
     def finish(self) -> None:
-        """Emit the last tuples of an operator, and END: nothing more comes to it."""
+        """Emit the last tuples of an operator, then END: its input has ended."""
         last = listed(self.logic.finish) if isinstance(self.logic, Operator) else []
         if last:
             self.put(last)
         self.put_marker(MarkerBody(END))
         self.ended = True
-        if not self.publishes:  # else it is closed when its last files have been published
+        if not self.publishes:  # otherwise it is closed when its last files have been published
             self.close_logic()
 
     def flush(self, now: float) -> None:
-        """Let a sink, and the dead-letter sink, finish a file that is long enough."""
+        """Let a sink, and the dead-letter sink, finish a file that has reached its size."""
         if isinstance(self.logic, Sink) and not self.ended:
             call(self.logic.flush, now)
         if self.guard is not None:
@@ -250,17 +250,17 @@ class Task:
 
     @property
     def next_timer(self) -> float:
-        """The time of the next timer that can run: none while there is no room for what it emits."""
+        """The time of the next timer that can run; infinite while there is no room for its results."""
         timers = self.context.timers
         if not timers or self.ended or self.suspended or self.full():
             return math.inf
         return timers[0] if self.guard is None else max(timers[0], self.guard.retry_at)
 
     def fire_timers(self, now: float) -> None:
-        """Run the timers that are due, while there is room for what they emit."""
+        """Run the timers that are due, while there is room for their results."""
         clock = self.context.now
         deadline = clock() + TURN_S
-        for _ in range(len(self.context.timers)):  # those that they set in turn wait for the next time
+        for _ in range(len(self.context.timers)):  # timers that these set wait for the next call
             if self.next_timer > now or clock() >= deadline:
                 return
             emitted = self._fire(heapq.heappop(self.context.timers), now)
@@ -268,7 +268,7 @@ class Task:
                 self.put(emitted)
 
     def _fire(self, when: float, now: float) -> list[Any]:
-        """Run the timer that was due at a time; set it again if it is to be retried."""
+        """Run the timer that was due at a time; set it again for a retry."""
         if self.guard is not None:
             attempt = self.guard.fire(when, now)
             if attempt.retry_at is not None:
@@ -279,12 +279,12 @@ class Task:
     # Sources
 
     def poll(self, now: float, limit: int, *, timed: bool = False, polled: int = 0) -> Polled | None:
-        """Poll a source for the tuples that are due, within its limits; None: none now.
+        """Poll a source for the tuples that are due, within its limits; None: no tuples now.
 
-        timed: calls are kept short. polled: tuples of earlier calls that are not emitted yet.
+        timed: keep calls short. polled: number of tuples from earlier calls that are not emitted yet.
         """
         bucket, room = self._bucket_at(now), self.room(polled)
-        if self.guard is not None and self.guard.retry_at > 0.0:  # whatever wakes it, it is polled again then
+        if self.guard is not None and self.guard.retry_at > 0.0:  # an earlier wake-up does not advance the retry
             self.next_poll = max(self.next_poll, self.guard.retry_at)
         blocked = room <= 0 or self.full()
         if blocked or now < self.next_poll:
@@ -308,14 +308,14 @@ class Task:
         return Polled(values, dues, [max(both) for both in zip(dues, bucket.take(len(values), now), strict=True)])
 
     def _poll_logic(self, now: float, limit: int) -> tuple[list[Any], Sequence[float] | None]:
-        """Return the tuples of a source and when they were due; after the last ones, note that it finishes."""
+        """Return the tuples of a source and their due times; after the last tuples, note that it is finishing."""
         assert isinstance(self.logic, Source)
         found = call(self.logic.poll, now, limit) if self.guard is None else self.guard.poll(now, limit)
         if found is None:
             self.finishing = True
             return [], None
         given, dues = (found.values, found.dues) if isinstance(found, Timed) else (found, None)
-        plain = type(given) is list or type(given) is tuple  # else an author's code runs, and may raise
+        plain = type(given) is list or type(given) is tuple  # otherwise an author's code runs, and may raise
         values: list[Any] = list(given) if plain else call(list, given, about=shown(given), name="poll")
         if dues is not None:
             _check_dues(len(values), dues)
@@ -324,7 +324,7 @@ class Task:
         return values, dues
 
     def _next_due(self, now: float) -> float:
-        """Return when to poll a source again that had nothing."""
+        """Return when to poll a source again after it had no tuples."""
         if self.guard is not None and self.guard.retry_at > 0.0:
             return self.guard.retry_at
         due = call(self.logic.next_due, now)  # type: ignore[union-attr]
@@ -333,7 +333,7 @@ class Task:
         return due if due > now else now + MIN_WAIT_S
 
     def room(self, polled: int = 0) -> int:
-        """Return how many more tuples the in-flight limit lets a source emit, beside those that it was polled for."""
+        """Return how many more tuples the in-flight limit lets a source emit, in addition to those already polled."""
         limit = self._limits.in_flight
         return (limit - (self.counted - self._progressed) if limit else CHUNK) - polled
 
@@ -343,7 +343,7 @@ class Task:
         return max(self.next_poll, 0.0 if bucket is None else bucket.next_token)
 
     def _bucket_at(self, now: float) -> TokenBucket | None:
-        """Return the bucket of a source that keeps it to its rate limit of now; None: no limit."""
+        """Return the bucket that enforces the current rate limit of a source; None: no limit."""
         limit = self._limits.rates.get(self.component.name)
         if limit is None:
             self._bucket = None
@@ -368,7 +368,7 @@ class Task:
         self._progressed = max(self._progressed, value)
 
     def mark_progress(self, now: float) -> None:
-        """Emit a source's count of tuples when that is due, so that their end is noticed."""
+        """Emit a progress marker with a source's tuple count when due, so that sinks report the end of these tuples."""
         limit, ahead = self._limits.in_flight, self.counted - self._marked
         if limit and ahead and (now >= self._progress_due or ahead >= max(1, limit // 8)):
             self._marked = self.counted
@@ -382,7 +382,7 @@ class Task:
     # Checkpoints
 
     def prepare_files(self) -> str:
-        """Finish the files of a sink, and of dead letters; return the problem if the disk failed: it ends no run."""
+        """Finish the files of a sink, and of dead letters; return a disk problem, which does not end the run."""
         try:
             if isinstance(self.logic, Sink) and not self.closed:
                 self.pending += listed(self.logic.prepare, each=_publishable)
@@ -414,7 +414,7 @@ class Task:
             yield from self._state.pieces()
 
     def saved_state(self, size: int) -> TaskState:
-        """Return its own part of its state at a checkpoint, when all that it emitted before has been sent."""
+        """Return the runtime's part of its state at a checkpoint, when all of its earlier output has been sent."""
         now, self._state_size = self.context.now(), size
         return TaskState(
             self.ended,
@@ -427,7 +427,7 @@ class Task:
         )
 
     def restore(self, state: TaskState, logic: bytes) -> None:
-        """Restore the state of a checkpoint; all that it emitted before has been processed to the end."""
+        """Restore the state of a checkpoint; all of its earlier output has been processed to the end."""
         now = self.context.now()
         self._load_logic(logic, state.letters, [now + after for after in state.timers])
         self.counted = self._progressed = self._marked = state.counted
@@ -436,7 +436,7 @@ class Task:
             queue.restore_turn(turn)
 
     def assign_files(self, checkpoint: int) -> tuple[Pending, ...]:
-        """Assign the files that are in no checkpoint yet to one; return all that are to be published."""
+        """Assign the files that are in no checkpoint yet to one; return all files to publish."""
         self.pending = [(first or checkpoint, pair) for first, pair in self.pending]
         return tuple(pair for _, pair in self.pending)
 
@@ -447,12 +447,12 @@ class Task:
     # Moves
 
     def prepare(self, move: int, now: float) -> str:
-        """Return why it cannot move; return nothing if it can.
+        """Return why it cannot move; empty if it can.
 
-        A task is suspended with its state saved, until it is moved or released, if the answer could become wrong: its
-        state may be too large for a frame, or may grow from none, or the disk may not take its files.
+        If the answer could become wrong, the task saves its state and is suspended until it is moved or released. This
+        applies if its state may be too large for a frame or may grow from none, or if writing its files may fail.
         """
-        if self.closed or self._state is None:  # it has no logic left to move
+        if self.closed or self._state is None:  # it has no open logic to move
             return ""
         problem = self._state.problem()
         writes = isinstance(self.logic, Sink) or self.guard is not None
@@ -464,7 +464,7 @@ class Task:
         return problem
 
     def release(self) -> None:
-        """Resume: the move was aborted, or is to another slot of the same worker."""
+        """Resume: the move was aborted, or stays within the worker."""
         self.preparing, self._saved = -1, b""
 
     def leave(self, move: int, now: float) -> None:
@@ -474,11 +474,11 @@ class Task:
             self.suspended_at = now
 
     def change_slot(self, slot: str) -> None:
-        """Let it run in another slot of this worker."""
+        """Change its slot within this worker."""
         self.slot = slot
 
     def save_for_move(self) -> str:
-        """Save the state that it takes along, unless it is saved already; return why that failed."""
+        """Save the state for its move, unless it is saved already; return the reason for a failure."""
         return self._save() if self.preparing < 0 else ""
 
     def _save(self) -> str:
@@ -493,7 +493,7 @@ class Task:
         return f"its state takes {size}, and at most {most} can move"
 
     def departing_state(self, epoch: int, slot: str, now: float, encode: Callable[[OutQueue, Batch], bytes]) -> State:
-        """Return all that it takes along to another worker, after `save_for_move`."""
+        """Return everything that moves with it to another worker, after `save_for_move`."""
         return State(
             epoch,
             self.leaving,
@@ -512,12 +512,12 @@ class Task:
         )
 
     def clear(self) -> None:
-        """Drop all that has left with it."""
+        """Discard everything that has moved with it."""
         self.inbox.clear()
         self.queues = []
 
     def load(self, state: State, now: float, decode: Callable[[OutQueue, Waiting], Batch]) -> None:
-        """Take over the state that it had on another worker."""
+        """Restore the state that it had on another worker."""
         self._load_logic(state.logic, state.letters, [now + after for after in state.timers])
         self.pending = [(0, (name, final)) for name, final in state.pending]
         self.counted, self._progressed = state.counted, state.progressed
@@ -536,7 +536,7 @@ class Task:
     # Reports
 
     def note_blocked(self, now: float, blocked: bool) -> None:
-        """Account for the time in which it is blocked for lack of credit."""
+        """Measure the time in which it is blocked for lack of credit."""
         if blocked:
             if self._blocked_since is None:
                 self._blocked_since = now
@@ -545,7 +545,7 @@ class Task:
             self._blocked_since = None
 
     def note_response_time(self, seconds: float) -> None:
-        """Keep the time from arrival to end of processing of a sampled tuple, unless there are many."""
+        """Keep the time of a sampled tuple from arrival to end of processing, up to the limit per report."""
         if len(self._response_times) < RESPONSE_TIMES:
             self._response_times.append(seconds)
 
@@ -565,7 +565,7 @@ class Task:
 
 
 def batch_process(operator: Operator[Any, Any]) -> Process:
-    """Return a function that runs an operator over an iterator of tuples and lists what it emits."""
+    """Return a function that runs an operator over an iterator of tuples and returns its results as a list."""
     if type(operator) is MapOperator:
         function = operator.function
         return lambda values: [function(value) for value in values]
@@ -599,7 +599,7 @@ def run_batch(process: Process, values: list[Any]) -> list[Any]:
 
 
 def write_batch(sink: Sink[Any], values: list[Any]) -> None:
-    """Let a sink take a batch; an exception becomes a `UserError` that shows its first tuple."""
+    """Pass a batch to a sink; an exception becomes a `UserError` that shows its first tuple."""
     try:
         sink.write(values)
     except KeyboardInterrupt:
@@ -610,7 +610,7 @@ def write_batch(sink: Sink[Any], values: list[Any]) -> None:
 
 
 def _check_dues(count: int, dues: Sequence[float]) -> None:
-    """Reject times that do not fit the values that a source returned."""
+    """Reject due times that do not match the values of a source."""
     try:
         given, fits = len(dues), math.isfinite(sum(dues))
     except TypeError:

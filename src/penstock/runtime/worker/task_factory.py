@@ -15,7 +15,7 @@ from penstock.runtime.worker.task import AuthorCode, SourceLimits, Task
 
 
 class RunFacts(NamedTuple):
-    """What the contexts of tasks hold of their run and worker."""
+    """The information on run and worker in the contexts of tasks."""
 
     run: str
     folder: str
@@ -26,7 +26,7 @@ class RunFacts(NamedTuple):
 
 
 class TaskFactory:
-    """Opens tasks; `window` is that of new channels, and `timed` whether queues are kept short by it."""
+    """Opens tasks; `window` is that of new channels, `timed` whether it keeps queues short."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class TaskFactory:
         return task
 
     def _make(self, component: str, context: TaskContext) -> AuthorCode:
-        """Make what an author wrote for a task."""
+        """Create the author's code of a task."""
         part = self._layout.flow.parts[component]
         try:
             logic, dead_letters = part.make(), None if part.letters is None else part.letters()
@@ -82,7 +82,7 @@ class TaskFactory:
         return AuthorCode(logic, guard, part.outputs)
 
     def _queue(self, stream: StreamFacts, number: int) -> OutQueue:
-        """Make an out-queue of a task; tasks of a component start with different receivers."""
+        """Create an out-queue of a task; tasks of a component start with different receivers."""
         targets = self._layout.targets(stream, number)
         queue = OutQueue(
             stream.number,

@@ -1,4 +1,4 @@
-"""A token bucket: how many tuples a source task may emit now, so that it keeps to a rate over time.
+"""A token bucket: it limits the tuples that a source task may emit, so that their long-term rate is bounded.
 
 A token arrives every `1 / rate` seconds. Unused tokens are kept up to `BURST_S` worth of them, and always one. A bucket
 starts empty, also when its task restarts or moves: however often that happens, a source never emits more than the rate
@@ -22,7 +22,7 @@ class TokenBucket:
         self._level = 0.0  # tokens at that time; negative for those taken since
 
     def set_rate(self, rate: float, now: float) -> None:
-        """Change the rate; the tokens that are there stay, up to the new capacity."""
+        """Change the rate; keep the available tokens, up to the new capacity."""
         level = self._level_at(now)
         self.rate, self._capacity = rate, max(1.0, rate * BURST_S)
         self._at, self._level = now, min(level, self._capacity) if rate > 0.0 else 0.0
@@ -39,7 +39,7 @@ class TokenBucket:
     def take(self, count: int, now: float) -> list[float]:
         """Take tokens; return the time at which each of them had arrived, none later than now.
 
-        More may be taken than there are: a source that returned more than it was asked for goes into debt.
+        More tokens may be taken than are available: a source that returned more tuples than requested goes into debt.
         """
         times = [min(self._time(number), now) for number in range(1, count + 1)]
         if self._level + (now - self._at) * self.rate > self._capacity or self._level < -MAX_DEBT:

@@ -1,7 +1,7 @@
 """Traces sampled tuples: their trees, their hops, and telemetry records of both.
 
 Trees follow Storm's acker: every tuple of a tree has 63 random bits. Tasks report the exclusive or of the tuples that
-they processed and emitted, and the tree is complete when all reports cancel out. Only sampled roots are traced.
+they processed and emitted, and the tree is complete when the reports cancel out. Only sampled roots are traced.
 """
 
 import math
@@ -22,13 +22,13 @@ ADAPT_S = 0.25  # the minimum interval over which a source's rate is measured
 
 
 class Sampler:
-    """Picks the tuples of one source task that are traced: about `per_second`, evenly spread over its tuples."""
+    """Selects the traced tuples of one source task: about `per_second`, evenly spread over its tuples."""
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second
-        self._stride = 0  # 0: the source's rate is not known yet
-        self._next = 0  # number of the next tuple that is picked
-        self._next_at = -math.inf  # when, while the rate is not known
+        self._stride = 0  # 0: the source's rate is unknown
+        self._next = 0  # number of the next selected tuple
+        self._next_at = -math.inf  # its time, while the rate is unknown
         self._since: tuple[float, int] | None = None
 
     def pick(self, first: int, count: int, now: float) -> list[int]:
@@ -74,7 +74,7 @@ class Identity(NamedTuple):
 
 
 class Tracer:
-    """Traces the sampled tuples of one worker in one epoch; keeps what it has noted until it is taken."""
+    """Traces the sampled tuples of one worker in one epoch; keeps its notes until they are taken."""
 
     def __init__(
         self,
@@ -131,9 +131,9 @@ class Tracer:
     def processed(
         self, task: Task, delivery: Delivery, mark: Mark, started: float, finished: float, results: range
     ) -> list[Sampled]:
-        """Note that a sampled tuple was processed; return the marks of what follows from it.
+        """Note that a sampled tuple was processed; return the marks of its results.
 
-        results: the places, in what is emitted with them, of the tuples that follow from it.
+        results: the positions of its results among the tuples that are emitted together.
         """
         self.ack(mark.root, mark.id, finished)
         task.note_response_time(finished - delivery.arrived)
@@ -163,12 +163,12 @@ class Tracer:
         )
 
     def record(self, kind: RecordKind, at: float, **fields: Any) -> None:
-        """Keep a record for the shell, which takes them after every turn and limits how many wait to be written."""
+        """Keep a record for the shell, which takes records after every turn and limits those waiting to be written."""
         if self._keep:
             self._records.append(Record(kind=str(kind), at=at, **self._identity, **fields))
 
     def take_trees(self) -> tuple[tuple[Root, ...], tuple[Ack, ...]]:
-        """Return what was noted of trees since the last call."""
+        """Return the notes on trees since the last call."""
         roots, acks = tuple(self._roots), tuple(Ack(root, ids, at) for root, (ids, at) in self._acks.items())
         self._roots, self._acks = [], {}
         return roots, acks

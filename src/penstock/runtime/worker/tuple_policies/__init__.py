@@ -1,8 +1,8 @@
-"""The tuple policies in force in a worker: which tasks get tuples, which queues leave the machine first, and when.
+"""The tuple policies in force in a worker: which tasks receive tuples, and which out-queues are served first, and when.
 
-Without policies nothing of this package is loaded: its kernels and their compiler take longer to load than a worker
-takes to start. Policies decide where and when tuples go; channels make sure that none is lost, doubled or overtaken,
-whatever a policy decides.
+Without policies nothing of this package is loaded: loading its kernels and their compiler takes longer than the
+start-up of a worker. Policies decide on the destination and the time of tuples. Whatever they decide, channels
+guarantee that no tuple is lost, duplicated or overtaken.
 """
 
 from penstock.model.tuples import TuplePolicies

@@ -1,4 +1,4 @@
-"""The tuple policies in force: a chooser for each out-queue that has a routing policy, a gate, feedback to senders."""
+"""The tuple policies in force: a chooser for each out-queue with a routing policy, a gate, feedback to senders."""
 
 import math
 from functools import partial
@@ -30,7 +30,7 @@ class ActivePolicies:
         looking = frozenset(number for number, policy in self._by_stream.items() if policy.looks)
         self._feedback = LoadFeedback(context, looking, rules.slot_s)
         prices = (policy.price_of_cost for policy in self._by_stream.values())
-        # One, as different ones are rejected; None: no policy asks for prices.
+        # One, because different ones are rejected; None: no policy uses prices.
         self._price_of_cost = next((price for price in prices if price is not None), None)
         self.gate: CardGate | None = None
         if rules.sending and (rule := sending_policy(rules.sending).rule).kind != FIFO:
@@ -38,7 +38,7 @@ class ActivePolicies:
         warm_up()
 
     def close(self) -> None:
-        """Decide nothing more: other policies are in force."""
+        """Make no more decisions: other policies are in force."""
         self._feedback.close()
         if self.gate is not None:
             self.gate.close()
@@ -53,7 +53,7 @@ class ActivePolicies:
         self._feedback.add(task)
 
     def update_costs(self, rules: PolicyRules) -> bool:
-        """Take rules that differ only in costs; return whether these are such."""
+        """Adopt rules that differ only in costs; return whether these do."""
         before = self._rules
         if (rules.routing, rules.sending, rules.slot_s) != (before.routing, before.sending, before.slot_s):
             return False
@@ -64,7 +64,7 @@ class ActivePolicies:
         return True
 
     def relocated(self, task: int) -> None:
-        """Note that a task is at another slot: lanes to it may be free of the gate now, or have another cost."""
+        """Note that a task has changed its slot: lanes to it may no longer pass the gate, or may have another cost."""
         if self.gate is not None:
             self.gate.relocated(task)
         for router in self._routers():
@@ -83,18 +83,18 @@ class ActivePolicies:
             self.gate.count_sent(count, size)
 
     def processed(self, task: Task, channel: InChannel) -> None:
-        """Record that tuples were processed, whose load is reported to their sender."""
+        """Note that tuples were processed; the task's load is reported to their sender."""
         self._feedback.processed(task, channel)
 
     def credited(self, task: Task, channel: InChannel) -> tuple[float, float]:
-        """Note that credit is given; return the seconds per tuple and the price of a tuple that go with it."""
+        """Note that credit is given; return the seconds and the price per tuple to report with it."""
         price, v = 0.0, self._price_of_cost
         if v is not None:
             price = sum(self._price(queue, v) for queue in task.queues)
         return self._feedback.credited(task, channel), price
 
     def _price(self, queue: OutQueue, v: float) -> float:
-        """Return the price of what a tuple emits into one queue; without a policy, the mean of its lanes."""
+        """Return the price of a tuple's results in one queue; without a policy, the mean over its lanes."""
         if isinstance(queue.chooser, Router) and queue.chooser.has_prices:
             return queue.chooser.selectivity() * queue.chooser.price()
         every = [v * self._costs.cost(lane.target) + lane.downstream_price for lane in queue.lanes]
@@ -106,9 +106,9 @@ class ActivePolicies:
 class LoadFeedback:
     """Gives credit early on the streams whose routing looks at load, and reports how fast a task is.
 
-    Every stream gets credit when a quarter of the window has been processed. These streams get it besides when a slot
-    has passed since the last and something was processed, at most once per slot and channel, so that senders know
-    queues as of about a slot ago; they also hear of the last tuples, though nothing follows these.
+    Every stream gets credit when a quarter of the window has been processed. These streams also get it if tuples were
+    processed and a slot has passed since the last credit, at most once per slot and channel. So senders know the queues
+    as of about a slot ago, even after the last tuples.
     """
 
     def __init__(self, context: PolicyContext, streams: frozenset[int], slot_s: float) -> None:
@@ -118,21 +118,21 @@ class LoadFeedback:
         self._streams = streams
         self._slot_s = slot_s
         self._credited: dict[InChannel, float] = {}  # when credit was last given
-        self._scheduled: set[InChannel] = set()  # channels that will get credit before long
+        self._scheduled: set[InChannel] = set()  # channels that will get credit soon
         self._closed = False
 
     def close(self) -> None:
-        """Give no more credit early."""
+        """Give no more early credit."""
         self._closed = True
 
     def add(self, task: Task) -> None:
-        """Schedule the credit that a task owes, perhaps from where it was before."""
+        """Schedule the credit that a task owes, perhaps from its previous worker."""
         for channel in task.inbox.channels.values():
             if channel.stream in self._streams and channel.consumed:
                 self._schedule(task, channel)
 
     def processed(self, task: Task, channel: InChannel) -> None:
-        """Note that tuples were processed, and give credit now or before long."""
+        """Note that tuples were processed, and give credit now or soon."""
         if channel.stream not in self._streams:
             return
         if self._scheduler.now() >= self._next(channel):
@@ -141,7 +141,7 @@ class LoadFeedback:
             self._schedule(task, channel)
 
     def credited(self, task: Task, channel: InChannel) -> float:
-        """Note that credit is given; return the seconds per tuple that go with it."""
+        """Note that credit is given; return the seconds per tuple to report with it."""
         if channel.stream not in self._streams:
             return 0.0
         self._credited[channel] = self._scheduler.now()
@@ -157,7 +157,7 @@ class LoadFeedback:
             self._scheduler.call_at(due, partial(self._give, task, channel))
 
     def _give(self, task: Task, channel: InChannel, _: float) -> None:
-        """Give the credit that is scheduled, unless it has been given or the task has left."""
+        """Give the scheduled credit, unless it has been given or the task has left."""
         self._scheduled.discard(channel)
         if self._closed or self._directory.here.get(task.number) is not task:
             return

@@ -1,12 +1,13 @@
-"""Sending policies: which of the out-queues that share the machine's network card is served first.
+"""Sending policies: the order in which the machine's network card serves its out-queues.
 
-Without a gate tuples go to the card as they are emitted, and wait there in that order. With a gate, the card is given
-no more than it sends in a slot or a millisecond, whichever is longer. All else for other machines waits in its
-out-queue, and `policies.tuples.sending.send` shares the budget among the queues of a component. Components take turns.
+Without a gate tuples go to the card as they are emitted, and wait there in that order. With a gate, the card receives
+no more than it sends in a slot or a millisecond, whichever is longer. All other tuples for other machines wait in their
+out-queues, and `policies.tuples.sending.send` divides the budget among the queues of a component. Components
+take turns.
 
-A rule that leaves tuples though there is budget for them wants the link to idle, because of the signal that it has
-given or because it wastes a turn: nothing of that component leaves until the budget would have been used, except for
-tasks that are blocked because their out-queues are full. Markers never wait, and neither does what is before them.
+A rule that leaves tuples although the budget covers them wants the link to idle, because of its signal or because it
+wastes a turn. Then no tuple of that component leaves until the budget would have been used, except from tasks that are
+blocked because their out-queues are full. Markers never wait, and neither does what is before them.
 """
 
 import numpy as np
@@ -17,14 +18,14 @@ from penstock.policies.tuples.sending import STATE, send
 from penstock.runtime.worker.output import Lane, OutQueue
 from penstock.runtime.worker.tuple_policies.context import PolicyContext
 
-SHORTEST_S = 1e-3  # for which the card is given work
-DEFAULT_BYTES = 100.0  # of a tuple, before any was sent
-RECENT = 1024.0  # tuples that the mean size covers
+SHORTEST_S = 1e-3  # minimum period for which the card receives work
+DEFAULT_BYTES = 100.0  # assumed bytes of a tuple, before any was sent
+RECENT = 1024.0  # tuples in the mean size
 MILLISECONDS = 1e3  # per second
 
 
 class CardGate:
-    """What one machine sends, or one process if machines are real."""
+    """The gate of one machine, or of one process if machines are real."""
 
     def __init__(self, context: PolicyContext, rule: Rule, slot_s: float) -> None:
         directory = context.directory
@@ -37,10 +38,10 @@ class CardGate:
         self._remote = [machine_of(slot) != self._machine for slot in directory.placement]
         self._rng = np.random.default_rng((*context.seed, directory.me))
         self._bytes, self._tuples = DEFAULT_BYTES, 1.0
-        self._waiting: dict[str, None] = {}  # components with tuples that may wait, in the order of their turns
+        self._waiting: dict[str, None] = {}  # components that may have waiting tuples, in the order of their turns
         self._states: dict[tuple[str, tuple[int, ...]], np.ndarray[tuple[int], np.dtype[np.float64]]] = {}
-        self._idle_until: dict[str, float] = {}  # by component: its rule wants nothing sent before
-        self._due = np.inf  # when it opens next
+        self._idle_until: dict[str, float] = {}  # by component: the time before which its rule wants nothing sent
+        self._due = np.inf  # time of the next opening
         self._closed = False
 
     def close(self) -> None:
@@ -52,11 +53,11 @@ class CardGate:
         return self._remote[lane.target]
 
     def relocated(self, task: int) -> None:
-        """Note that a task is at another slot."""
+        """Note that a task has changed its slot."""
         self._remote[task] = machine_of(self._directory.placement[task]) != self._machine
 
     def count_sent(self, count: int, size: int) -> None:
-        """Measure how large tuples are."""
+        """Measure the size of tuples."""
         self._bytes += size
         self._tuples += count
         if self._tuples > RECENT:
@@ -64,7 +65,7 @@ class CardGate:
             self._bytes, self._tuples = self._bytes * share, self._tuples * share
 
     def request(self, queue: OutQueue) -> None:
-        """Release tuples of a queue when there is budget for them and it is their turn."""
+        """Schedule a queue: its tuples are released when the budget and its turn allow."""
         component = self._layout.components[queue.source].name
         self._waiting.setdefault(component)
         self._open_at(max(self._scheduler.now(), self._idle_until.get(component, -np.inf)))
@@ -75,7 +76,7 @@ class CardGate:
             self._scheduler.call_at(when, self._open)
 
     def _open(self, at: float) -> None:
-        """Release what there is budget for, component by component; open again when there is more."""
+        """Release the tuples that the budget covers, component by component; open again when there is more budget."""
         if self._closed or at < self._due:
             return
         self._due = np.inf
@@ -93,7 +94,7 @@ class CardGate:
             if idles:
                 self._idle_until[component] = now + self._ahead_s
             if left:
-                self._waiting[component] = None  # behind the others
+                self._waiting[component] = None  # after the others
                 again = now + self._ahead_s if idles else max(now, scheduler.send_budget(self._ahead_s)[1])
                 self._open_at(again)
 
@@ -105,7 +106,7 @@ class CardGate:
         total = int(backlog.sum())
         if total == 0:
             return False, False
-        enough = total * len(queues)  # for a rule that wastes turns, too
+        enough = total * len(queues)  # also for a rule that wastes turns
         budget = int(min(enough, max(1.0, budget_bytes * self._tuples / self._bytes)))
         key = (component, tuple(task.number for task in tasks))
         state = self._states.setdefault(key, np.zeros(STATE))

@@ -1,4 +1,4 @@
-"""What the policies of a worker are handed."""
+"""The interface of a worker to its policies."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -10,7 +10,7 @@ from penstock.runtime.worker.task import Task
 
 
 class Scheduler(Protocol):
-    """The time, and what may leave the machine: `Execution`."""
+    """The part of `Execution` that provides the time and the send budget of the machine."""
 
     def now(self) -> float:
         """Return the time."""
@@ -30,11 +30,11 @@ class Scheduler(Protocol):
 
 
 class PolicyContext(NamedTuple):
-    """What the policies of a worker see, and what they do."""
+    """The inputs and the actions of a worker's policies."""
 
     layout: Layout
     directory: TaskDirectory
     scheduler: Scheduler
     seed: tuple[int, int]  # of the run, and the epoch
-    pump: Callable[[Task], None]  # send what may be sent of a task's out-queues
+    pump: Callable[[Task], None]  # send all sendable tuples of a task's out-queues
     grant: Callable[[Task, InChannel], None]  # give credit to a channel's sender

@@ -1,14 +1,14 @@
-"""Routing policies: which of the tasks downstream get the tuples that wait in an out-queue.
+"""Routing policies: the choice of downstream tasks for the tuples that wait in an out-queue.
 
-A decision is made for all tuples that wait, when a slot has passed since the last decision of the same queue: so the
-first tuple after a quiet slot leaves at once, and under load tuples wait for a slot at most. The state that a policy
-looks at is put into the tables that it knows from the simulator, and `policies.tuples.routing.route` decides, as there.
+A decision covers all waiting tuples, and is made when a slot has passed since the last decision of the same queue. So
+the first tuple after a quiet slot leaves at once, and under load tuples wait for one slot at most. The state that a
+policy reads is written to the same tables as in the simulator, and `policies.tuples.routing.route` decides, as there.
 
-In a live run a source has no tuples before they arrive, and all that have arrived must leave: `arrived` is all that
-waits at a source and nothing at an operator; γ is not limited, as credits limit what may leave. Of a target's queue the
-last report is known, and what was sent since. A policy that holds tuples back waits for more of them, which may never
-come in a live run, and queues are finite: what it has held for `PATIENCE` slots counts as arrived at a source, and
-where so much waits that its task is blocked, it is bound in turn.
+In a live run a source has no tuples before they arrive, and all that have arrived must leave: `arrived` is the number
+of waiting tuples at a source and 0 at an operator. γ is not limited, because credits limit departures. Of a target's
+queue, the last report is known, and the tuples sent since. A policy that holds tuples back waits for more of them,
+which may never arrive in a live run, and queues are finite. Therefore tuples held for `PATIENCE` slots count as arrived
+at a source, and if a task is blocked, its waiting tuples are bound in turn.
 """
 
 from collections.abc import Callable
@@ -31,13 +31,13 @@ from penstock.runtime.worker.routing import TaskDirectory
 from penstock.runtime.worker.task import Task
 from penstock.runtime.worker.tuple_policies.context import PolicyContext
 
-SHORTEST_S = 1e-7  # of a tuple's processing; clocks resolve no less
-PATIENCE = 100  # slots for which a policy may hold all that waits in a queue
+SHORTEST_S = 1e-7  # minimum processing time of a tuple, the resolution of clocks
+PATIENCE = 100  # slots for which a policy may hold all waiting tuples of a queue
 
 
 @cache
 def warm_up() -> None:
-    """Compile the kernels, or load them from disk: a tuple must not wait for that."""
+    """Compile the kernels, or load them from disk, so that no tuple waits for this."""
     rng, ones = np.random.default_rng(0), np.ones(1)
     one, counts = rule(POTUS), np.zeros(1, dtype=np.int64)
     lanes = idle_lanes(ones.copy(), ones.copy(), ones.copy(), ones.copy())
@@ -47,7 +47,7 @@ def warm_up() -> None:
 
 
 class Costs:
-    """What a tuple costs on its way to a task and beyond it."""
+    """The cost of a tuple on its path to a task and beyond."""
 
     def __init__(self, directory: TaskDirectory, rules: PolicyRules) -> None:
         self._directory = directory
@@ -59,12 +59,12 @@ class Costs:
         self._rules = rules
 
     def cost(self, task: int) -> float:
-        """Return how many links are between this machine and a task's."""
+        """Return the number of links between this machine and a task's."""
         machine = machine_of(self._directory.placement[task])
         return 0.0 if machine == self._machine else self._rules.costs.get(machine, 1.0)
 
     def onward(self, task: int) -> float:
-        """Return the minimum cost of all that follows from a tuple at a task; 0 if it is not known."""
+        """Return the minimum cost of all results of a tuple at a task; 0 if it is unknown."""
         return self._rules.onward[task] if task < len(self._rules.onward) else 0.0
 
 
@@ -91,10 +91,10 @@ class Router:
         senders = float(len(context.layout.tasks(task.component.name)))
         self.lanes = idle_lanes(np.zeros(count), np.zeros(count), np.ones(count), np.full(count, senders))
         self._sent = np.zeros(count, dtype=np.int64)
-        # What is not known to have arrived counts as in flight.
+        # Tuples count as in flight until the target reports them.
         self._received = np.array([lane.number - (lane.window - lane.credits) for lane in queue.lanes], dtype=np.int64)
         self._seconds = np.zeros(count)  # per tuple at each target, as reported; 0: not yet
-        self._stale = False  # the speeds that follow from these
+        self._stale = False  # whether the speeds derived from these are outdated
         self._rng = np.random.default_rng((*context.seed, task.number, queue.stream))
         self._due = self._priced = -np.inf  # when the next decision may be made; when its price was computed
         self._waits = False  # a decision is scheduled
@@ -103,12 +103,12 @@ class Router:
         self.update_costs()
 
     def update_costs(self) -> None:
-        """Set what lanes cost, by where tasks are now."""
+        """Set the costs of lanes from the current locations of tasks."""
         self.lanes.cost[:] = [self._costs.cost(lane.target) for lane in self._queue.lanes]
         self.lanes.onward[:] = [self._costs.onward(lane.target) for lane in self._queue.lanes]
 
     def observe(self, place: int, credit: Credit) -> None:
-        """Take the load that the target of a lane reports."""
+        """Process the load that the target of a lane reports."""
         self.lanes.backlog[place] = credit.queue
         self.lanes.ahead[place] = credit.price
         self._received[place] = credit.received
@@ -119,7 +119,7 @@ class Router:
     def _set_speeds(self) -> None:
         """Compute the tuples per slot that each target serves, and a price; a target without a report gets the mean.
 
-        If it counted as free, it would get the tuples of all senders until it has reported otherwise.
+        If it counted as free, it would get the tuples of all senders until its first report.
         """
         known = self._seconds > 0.0
         self.lanes.speed[:] = self._slot_s / np.where(known, self._seconds, self._seconds[known].mean())
@@ -127,7 +127,7 @@ class Router:
         self._stale = False
 
     def choose(self) -> None:
-        """Decide, if a slot has passed since the last decision; else schedule the next one."""
+        """Decide, if a slot has passed since the last decision; otherwise schedule the next decision."""
         now = self._scheduler.now()
         if now >= self._due and self._has_room():
             self._due = now + self._slot_s
@@ -153,7 +153,7 @@ class Router:
             self._pump(self._task)
 
     def choose_all(self) -> None:
-        """Decide for all that wait, whatever room there is, as a marker will follow them."""
+        """Decide for all waiting tuples, regardless of room, because a marker will follow them."""
         if self._queue.grouping is Grouping.PARTIAL_KEY:
             self._queue.bind_by_load(self._load(), ignore_credit=True)
             return
@@ -162,7 +162,7 @@ class Router:
             self._queue.queue(int(place), int(self._sent[place]))
 
     def decide(self, waiting: int, ignore_credit: bool = False) -> None:
-        """Fill the tables for `waiting` tuples and let the rule decide how many take each lane: in `_sent`."""
+        """Fill the tables for `waiting` tuples; the rule sets the number of tuples per lane in `_sent`."""
         own = self._queue.lanes
         queues, lanes = self.queues, self.lanes
         if self._stale:
@@ -180,9 +180,9 @@ class Router:
         self._priced = self._scheduler.now()
 
     def _load(self) -> Callable[[Lane], float]:
-        """Return the loads that compare a key's two lanes, counting what is being bound to it.
+        """Return the loads for the comparison of a key's two lanes, including the tuples being bound.
 
-        POTUS's measure is that of the beginning of the slot; what is bound in it does not count.
+        POTUS's measure is that at the start of the slot; tuples bound within the slot do not count.
         """
         if self._rule.kind == LEAST_LOADED:
             return lambda lane: lane.outstanding + len(lane.collected)
@@ -193,13 +193,13 @@ class Router:
         return lambda lane: float(score[lane.target - first] + len(lane.collected) / speed[lane.target - first])
 
     def price(self) -> float:
-        """Return what the next tuple would cost and wait, as of a slot ago at most."""
+        """Return the price of the next tuple, its cost and its wait, at most a slot old."""
         if self._scheduler.now() > self._priced + self._slot_s:
             self.decide(0)
         return float(self.queues.price[0])
 
     def selectivity(self) -> float:
-        """Return how many tuples the queue gets for each that its task processes."""
+        """Return the number of tuples that the queue gets per tuple processed by its task."""
         processed, put = self._task.counted - self._before[0], self._put() - self._before[1]
         return put / processed if processed > 0 else self._selectivity
 
