@@ -42,8 +42,8 @@ class FlowNet(NamedTuple):
     sink: Bools  # [C]
     even: Bools  # [C] whether its tasks have equal input: it receives no forward or global stream
     cpu: Floats  # [T] core-seconds per tuple
-    bonus: Floats  # [T] what a task may process beyond its share of cpu: unlimited if a tuple costs nothing
-    cap: Floats  # [T] maximum that a task may process
+    bonus: Floats  # [T] rate that a task may process beyond its share of cpu: unlimited if a tuple costs nothing
+    cap: Floats  # [T] maximum rate that a task may process
     slot_cpu: Floats  # [S]
     slot_machine: Indices  # [S]
     slot_process: Indices  # [S]

@@ -155,7 +155,7 @@ def compute_times(
     times: Times,
     first_of: Ints,
 ) -> None:
-    """Compute the times of a placement: recompute what involves affected machines, take the rest from the base."""
+    """Compute the times of a placement: recompute the parts with affected machines, take the others from the base."""
     gather_loads(net, slots, out, first_of)
     for component in range(len(net.first) - 1):
         if not net.source[component]:

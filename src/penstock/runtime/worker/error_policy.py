@@ -3,7 +3,7 @@
 Components without a policy do not use this module. A guard runs tuples one by one and reports its progress: to the end,
 or to a tuple whose retry is due later. It never waits itself.
 
-Skipped tuples go to a dead-letter sink of the task: its finished files join what the task publishes at a checkpoint,
+Skipped tuples go to a dead-letter sink of the task: its finished files are published with the task's at a checkpoint,
 and its state joins the task's, so that a dead letter is written exactly once, like any output.
 """
 

@@ -15,7 +15,7 @@ from penstock.model.errors import shown
 
 PIECE = 500  # entries of a state above which it is encoded in pieces, and those of the first piece
 PIECE_BYTES = 128 * 1024  # approximate bytes of a piece, which take a fraction of a millisecond
-STATELESS = (MapOperator, FlatMapOperator, FilterOperator)  # apart from what their functions hide
+STATELESS = (MapOperator, FlatMapOperator, FilterOperator)  # except for state hidden in their functions
 
 
 class UserError(Exception):

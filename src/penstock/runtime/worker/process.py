@@ -103,7 +103,7 @@ class Shell:
                 if self.worker is not None:
                     try:
                         self._loop(self.worker)
-                    finally:  # closes what is open, and leaves shared machines: the process may be used again
+                    finally:  # closes open tasks, and leaves shared machines: the process may be used again
                         self.worker.command(controller_messages.Stop())
                     if not self._disconnected:
                         self._carry(self.worker)  # its last report, before telemetry takes its time
@@ -162,7 +162,7 @@ class Shell:
             self._carry(worker)
 
     def _serve(self, worker: Worker, ready: object, events: int) -> None:
-        """Read or write what is ready."""
+        """Read or write a ready connection."""
         if ready is self._woken:
             with contextlib.suppress(BlockingIOError):
                 self._woken.recv(4096)

@@ -73,7 +73,7 @@ def run_events(
 
 @lean
 def _lacking(system: TwinSystem, state: TwinState) -> int:
-    """Return what may be exhausted by the next event; THERE if the capacity suffices."""
+    """Return the capacity that the next event may exhaust; THERE if all suffice."""
     count = state.counts
     if count[ROWS_LEFT] <= system.most:
         return ROWS

@@ -116,7 +116,7 @@ class TwinRun:
         return tuple(int(slot) for slot in self._ground.slot)
 
     def advance(self, seconds: float) -> TwinSpan:
-        """Advance by a number of seconds of virtual time; return what happened in them."""
+        """Advance by a number of seconds of virtual time; return the results."""
         if not 0 <= seconds < np.inf:
             raise InvalidInput("seconds", f"expected a number ≥ 0, got {seconds}")
         before, latencies, end = self._seen, [], self.now + seconds
@@ -164,7 +164,7 @@ class TwinRun:
             self._state.task[task, UNTIL] = max(until, float(self._state.task[task, UNTIL]))
 
     def saturate(self, tuples: float) -> Saturation:
-        """Supply an unlimited number of source tuples from now on, about `tuples` ahead of what the sources take."""
+        """Supply an unlimited number of source tuples from now on, about `tuples` ahead of the sources."""
         share = np.where(self._instance.tasks.source, self._instance.tasks.gain, 0.0)
         self._supply = Saturation(share, tuples, lambda: self._state.tasks[:, STARTED])
         self._supply_chunk_s = tuples / (SUPPLIES * self._rate)

@@ -7,7 +7,7 @@ take turns.
 
 A rule that leaves tuples although the budget covers them wants the link to idle, because of its signal or because it
 wastes a turn. Then no tuple of that component leaves until the budget would have been used, except from tasks that are
-blocked because their out-queues are full. Markers never wait, and neither does what is before them.
+blocked because their out-queues are full. Markers and the tuples before them never wait.
 """
 
 import numpy as np
@@ -45,7 +45,7 @@ class CardGate:
         self._closed = False
 
     def close(self) -> None:
-        """Release nothing more: other policies are in force."""
+        """Make no more releases: other policies are in force."""
         self._closed = True
 
     def holds(self, lane: Lane) -> bool:

@@ -31,7 +31,7 @@ from penstock.runtime.worker.routing import TaskDirectory
 from penstock.runtime.worker.task import Task
 from penstock.runtime.worker.tuple_policies.context import PolicyContext
 
-SHORTEST_S = 1e-7  # minimum processing time of a tuple, the resolution of clocks
+SHORTEST_S = 1e-7  # minimum processing time of a tuple: the resolution of clocks
 PATIENCE = 100  # slots for which a policy may hold all waiting tuples of a queue
 
 
