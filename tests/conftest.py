@@ -20,6 +20,7 @@ settings.load_profile("penstock")
 MEMORY_PER_WORKER = 3 << 30  # bytes: the tests' own process, Java and the Python processes of its tasks
 JAVA_HOME = os.environ.get("JAVA_HOME")
 NO_JAVA = Path(__file__).with_name("no_java")
+os.environ.pop("COLUMNS", None)  # the processes of xdist have it, and tables are as wide as it says
 os.environ["PENSTOCK_TESTS_JAVA"] = str(Path(JAVA_HOME, "bin", "java")) if JAVA_HOME else shutil.which("java") or ""
 
 

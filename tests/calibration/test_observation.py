@@ -75,7 +75,7 @@ def test_refuses_telemetry_without_measurements(spark: SparkSession, records: Se
     tasks = [one for one in records if one.kind == "task"]
     for name, kept, problem in (
         ("hops", hops, "has no records of tasks"),
-        ("short", records, "of which the first 60 s do not count; let it run longer"),
+        ("short", records, "but the first 60 s do not count; let it run longer"),
         ("unfollowed", tasks, "it has no traced tuple; run the application with --sample"),
     ):
         with pytest.raises(FileProblem, match=problem):

@@ -80,7 +80,7 @@ def test_runs_moves_ends_and_fails_as_documented(penstock: Penstock, spark: Spar
 
     there = len(list((tmp_path / "runs").iterdir()))
     ran = penstock("run", FLOW, *runs, "--listen", "127.0.0.1:x")
-    assert (ran.code, ran.err) == (2, "error: listen: expected HOST or HOST:PORT, got '127.0.0.1:x'\n")
+    assert (ran.code, ran.err) == (2, "error: --listen: expected HOST or HOST:PORT, got '127.0.0.1:x'\n")
     ran = penstock("run", FLOW, *runs, "--emulate", "hetero-small")
     assert ran.code == 2
     assert re.fullmatch(r"error: master: '.+' offers \d+ cores, the plan needs \d+: .+", ran.err.splitlines()[-1])

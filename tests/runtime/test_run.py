@@ -190,7 +190,7 @@ def test_a_block_that_raises_stops_the_run_and_keeps_its_error(start: Callable[.
 def test_answers_requests_on_the_socket_when_the_run_has_ended(
     start: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "PARTING_SECONDS", 3600.0)  # a socket that waits for its own answer never ends
+    monkeypatch.setattr(control, "CLOSE_SECONDS", 3600.0)  # a socket that waits for its own answer never ends
     run = start(words(rate=100), slots=2)
     info = load(run.folder)
     assert control.ask(info, control.GetStatus()).phase == "running"

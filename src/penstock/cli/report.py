@@ -105,7 +105,7 @@ def _header(report: Report) -> list[Any]:
     sampled = f"{report.sampled:,} sampled source tuples" + (f", {missing:,} of them not complete" if missing else "")
     about = f"{number(report.seconds)} s, {sampled}, {report.records:,} records"
     lag = max((phase.lag or 0.0 for phase in report.phases), default=0.0)
-    late = f"workers ran up to {_time(lag)} late (busy host or blocking code); the figures include that"
+    late = f"workers ran up to {_time(lag)} late (busy host or blocking code); figures include it"
     return [
         f"[bold]{escape(report.application)}[/]{where}: {escape(policies or report.policy)}",
         f"[dim]{escape(report.run)}: {about}[/]",

@@ -54,7 +54,7 @@ class Case:
         return np.where(self.rates(placed) >= offered * (1 - 1e-9), scores, -np.inf)
 
     def rates(self, placed: Placed) -> Floats:
-        """Return the rates that all but links allow."""
+        """Return the rates that all but links allow, with evenly split streams."""
         return bottleneck_rates(self.evaluator.rate_net._replace(routed=False), placed)
 
     def value(self, placement: Placement) -> float:
@@ -80,8 +80,8 @@ class Case:
         """The highest score of all placements, with the best of all routes; -inf where nothing is allowed."""
         if not len(self.fitting):
             return -np.inf
-        if self.objective is Objective.THROUGHPUT and self.cluster.routed:
-            return self._best_routed()
+        if self.objective is Objective.THROUGHPUT:  # proofs of an optimum are of evenly split streams
+            return self._best_routed() if self.cluster.routed else float(self.rates(self.fitting).max())
         return float(self.score(self.fitting).max())
 
     @property

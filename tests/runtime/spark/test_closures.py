@@ -72,5 +72,7 @@ def test_rejects_a_struct_that_refers_to_itself_with_a_remedy() -> None:
 
 def test_rejects_what_cannot_be_serialized_with_a_remedy() -> None:
     lock = threading.Lock()
-    with pytest.raises(InvalidInput, match=r"application: cannot be sent to the executors, .*lock.*; make such things"):
+    with pytest.raises(
+        InvalidInput, match=r"application: cannot be sent to the executors, .*lock.*; create it in `open`"
+    ):
         pack(lambda: lock.acquire())
