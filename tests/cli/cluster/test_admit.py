@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from penstock.admission.book import Admitted, BookFile, Outdated, Refused, measure_usage
-from penstock.admission.book import admit as let_in
+from penstock.admission.book import admit as admit_to_book
 from penstock.cli.cluster.admit import decide_and_save
 from penstock.cli.cluster.books import TRIES, change_book
 from penstock.cli.svg.elements import text_width
@@ -304,10 +304,10 @@ def test_decides_again_after_a_concurrent_change_of_the_book(book: Path, there: 
     def decide(found: Book) -> Admitted | Refused:
         seen.append(found.version)
         if len(seen) == 1:  # somebody else is faster
-            other = let_in(empty, msgspec.structs.replace(application(), name="other"))
+            other = admit_to_book(empty, msgspec.structs.replace(application(), name="other"))
             assert isinstance(other, Admitted)
             file.save(other.book, 0 if there else None)
-        return let_in(found, application())
+        return admit_to_book(found, application())
 
     before, result = decide_and_save(book, str(given), decide, keep=True, create=True)
     assert seen == [0, 1]

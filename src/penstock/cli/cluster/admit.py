@@ -9,7 +9,7 @@ from msgspec import ValidationError, convert
 from msgspec.structs import asdict, replace
 
 from penstock.admission.book import Admitted, BookFile, Refused, find_unmet, replan
-from penstock.admission.book import admit as let_in
+from penstock.admission.book import admit as admit_to_book
 from penstock.cli.cluster.books import (
     BOOK,
     BookOption,
@@ -127,7 +127,7 @@ def admit(
 
         def decide(found: Book) -> Admitted | Refused:
             by = policy or POLICY
-            return let_in(found, wanted, policy=by, paths=paths, seed=seed or 0, given=text, estimate=estimate)
+            return admit_to_book(found, wanted, policy=by, paths=paths, seed=seed or 0, given=text, estimate=estimate)
 
     before, result = decide_and_save(book, cluster, decide, keep=not dry_run, create=not again)
     if as_json:

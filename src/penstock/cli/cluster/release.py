@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from penstock.admission.book import compare_rates, find_unmet
-from penstock.admission.book import release as without
+from penstock.admission.book import release as release_from_book
 from penstock.cli.cluster.books import BOOK, BookOption, change_book, changes_json, print_changes
 from penstock.cli.inputs import JsonOption
 from penstock.cli.output import console, print_json
@@ -22,7 +22,7 @@ def release(
 
     Best-effort applications share the capacity that it frees.
     """
-    before, after = change_book(book, lambda found: without(found, application))
+    before, after = change_book(book, lambda found: release_from_book(found, application))
     changed, missed = compare_rates(before, after), find_unmet(after)
     if as_json:
         print_json({"released": application, "version": after.version, **changes_json(changed, missed)})

@@ -61,7 +61,7 @@ def run_pair(one: Case) -> Sequence[Row]:
     ]
     row: dict[str, float] = {}
     for name in ASKED:
-        book = let_in(Book(cluster=cluster), pair, name, int(one["seed"]))[0]
+        book = admit_to_book(Book(cluster=cluster), pair, name, int(one["seed"]))[0]
         rates = [book[asked.name].rate_tps if asked.name in book.index else 0.0 for asked in pair]
         row[name] = float(sum(p * np.log(max(x, 1e-12)) for p, x in zip(PRIORITIES, rates, strict=True)))  # (4)
         row[f"{name}_ratio"] = rates[0] / rates[1] if rates[1] > 0 else 0.0
@@ -84,13 +84,13 @@ def run_guaranteed(one: Case) -> Sequence[Row]:
     ]
     row: dict[str, float] = {"asked": sum(own.guaranteed_tps or 0.0 for own in asking)}
     for name in ASKED:
-        book, admitted = let_in(Book(cluster=cluster), asking, name, int(one["seed"]))
+        book, admitted = admit_to_book(Book(cluster=cluster), asking, name, int(one["seed"]))
         row[name] = sum(own.guaranteed_tps or 0.0 for own in asking if own.name in book.index)
         row[f"{name}_admitted"] = float(admitted)
     return [row]
 
 
-def let_in(book: Book, asking: Sequence[Application], name: str, seed: int) -> tuple[Book, int]:
+def admit_to_book(book: Book, asking: Sequence[Application], name: str, seed: int) -> tuple[Book, int]:
     """Request admission for all in turn; return the book and the number admitted."""
     admitted = 0
     for own in asking:
