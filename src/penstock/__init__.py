@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from penstock.api.sinks.discard import Discard
     from penstock.api.sinks.json_lines import JsonLines
     from penstock.api.sinks.parquet import Parquet
-    from penstock.api.sinks.part_file import PartFile
-    from penstock.api.sinks.parts import PartFiles
+    from penstock.api.sinks.parts import PartFile, PartFiles
     from penstock.api.sources.generated import Generated
     from penstock.api.sources.landed import Landed
     from penstock.api.sources.lines import Lines
@@ -72,8 +71,7 @@ else:
             "penstock.api.sinks.discard": "Discard",
             "penstock.api.sinks.json_lines": "JsonLines",
             "penstock.api.sinks.parquet": "Parquet",
-            "penstock.api.sinks.part_file": "PartFile",
-            "penstock.api.sinks.parts": "PartFiles",
+            "penstock.api.sinks.parts": "PartFile, PartFiles",
             "penstock.api.sources.generated": "Generated",
             "penstock.api.sources.landed": "Landed",
             "penstock.api.sources.lines": "Lines",

@@ -8,10 +8,10 @@ import pytest
 
 from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
 from penstock.autopilot.control_target import Reading
+from penstock.autopilot.decision import replay
 from penstock.autopilot.guard import Guard
 from penstock.autopilot.ledger import Inputs, Ledger, read_ledger
 from penstock.autopilot.proposal import make_plan, observed_loads, propose_with_policy, slot_numbers
-from penstock.autopilot.replay import replay
 from penstock.estimate.latency import LatencyModel, LatencyModels, Loads, load_models, save_models
 from penstock.model.errors import UnknownName
 from penstock.model.features import EDGE_FEATURES, TASK_FEATURES

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
+from penstock.autopilot.decision import likely_cause, model_changed
 from penstock.autopilot.guard import Guard
 from penstock.autopilot.ledger import Decision
-from penstock.autopilot.replay import likely_cause, model_changed
 from penstock.estimate.latency import Loads, load_models, save_models
 from penstock.model.instance import Instance
 from tests.autopilot.fake_target import APPLICATION, CLUSTER, FakeTarget

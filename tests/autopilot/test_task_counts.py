@@ -6,8 +6,8 @@ from typing import cast
 import msgspec
 import pytest
 
+from penstock.autopilot.control_target import TaskCounts
 from penstock.autopilot.live_target import LiveTarget
-from penstock.autopilot.task_counts import TaskCounts
 from penstock.model.status import Latency, Status
 from penstock.runtime.run import Run
 from penstock.runtime.storage.run_folder import create

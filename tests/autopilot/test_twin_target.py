@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
+from penstock.autopilot.decision import replay
 from penstock.autopilot.guard import Guard
 from penstock.autopilot.ledger import Inputs, TaskMove
 from penstock.autopilot.proposal import Proposal
-from penstock.autopilot.replay import replay
 from penstock.autopilot.twin_target import TwinTarget
 from penstock.model.cluster import Cluster
 from penstock.model.costs import Costs

@@ -22,8 +22,7 @@ from penstock.model.files import load_any, load_costs
 from penstock.pipeline.manifest import Manifest as TableManifest
 from penstock.pipeline.manifest import read_manifest as read_table_manifest
 from penstock.runtime import control_socket as socket
-from penstock.runtime.protocol import controller_messages, frames, handshake, worker_messages
-from penstock.runtime.protocol.wire import encode
+from penstock.runtime.protocol import controller_messages, encode, frames, handshake, worker_messages
 from penstock.runtime.storage import checkpoints
 from penstock.runtime.storage import run_folder as folder
 from penstock.runtime.storage.disk import Posix

@@ -20,9 +20,8 @@ from penstock.pipeline.session import NoSpark, running_session
 from penstock.planning.planner import NoPlacement
 from penstock.runtime.spark.executors import Executor
 from penstock.runtime.storage.run_folder import RunInfo, RunInUse, load
-from penstock.runtime.worker.memory import host_capacity
 from penstock.startup.callbacks import StartCallbacks
-from penstock.startup.executor_discovery import discover, places
+from penstock.startup.executor_discovery import discover, host_capacity, places
 from penstock.startup.resume import AlreadyCompleted
 from tests.runtime.words import last_counts, truth, words
 from tests.settings import arguments, changes

@@ -8,10 +8,11 @@ import pytest
 
 from penstock.testing.applications import NAMES, known_application, published
 from penstock.testing.bugs import injected
-from penstock.testing.drawing import CHANGES, FAULTS, LEAST, Fault, draw_schedule
-from penstock.testing.faults import FOLDER, FaultyCluster
+from penstock.testing.fault_schedule import CHANGES, FAULTS, LEAST, Fault, draw_schedule
+from penstock.testing.faults import FaultyCluster
 from penstock.testing.promises import Violation, difference
 from penstock.testing.schedules import Totals, run_all, run_schedule, run_schedules
+from penstock.testing.simulated_cluster import FOLDER
 
 BASE = 1_000_000
 SCHEDULES = 10_000

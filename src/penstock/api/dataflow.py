@@ -7,7 +7,8 @@ count = flow.operator("count", Count, words.fields(), parallelism=4, emits=tuple
 flow.sink("print", ps.Console(), count)
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -371,3 +372,15 @@ def _check_emits(path: str, emits: Any, outputs: tuple[str, ...]) -> None:
             has = nearest(output, outputs) if outputs else "it has none; define them with outputs="
             raise UnknownName(f"{path}.emits.{output}", f"no output is named {output!r}; {has}")
         check_encodable(f"{path}.emits.{output}", kind)
+
+
+def output_folders(flow: Dataflow, run_folder: str) -> tuple[str, ...]:
+    """Return the folders that the sinks of an application declare, including those of skipped tuples."""
+    return tuple(os.path.abspath(os.path.join(run_folder, place)) for place in _declared(flow))
+
+
+def _declared(flow: Dataflow) -> Iterator[str]:
+    for part in flow.parts.values():
+        for made in (part.logic(), None if part.letters is None else part.letters()):
+            if isinstance(made, Sink):
+                yield from (os.fspath(place) for place in made.folders())

@@ -2,8 +2,7 @@
 
 from time import monotonic
 
-from penstock.autopilot.control_target import GOING, Reading, TargetEnded, make_reading
-from penstock.autopilot.task_counts import TaskCounts, processed_by
+from penstock.autopilot.control_target import GOING, Reading, TargetEnded, TaskCounts, make_reading, processed_by
 from penstock.model.cluster import Cluster
 from penstock.model.plan import Plan, PlannedRoute
 from penstock.model.status import Status

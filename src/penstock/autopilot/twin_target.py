@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from penstock.autopilot.control_target import Reading
-from penstock.autopilot.task_counts import TaskCounts
+from penstock.autopilot.control_target import Reading, TaskCounts
 from penstock.model.plan import Plan, PlannedRoute, to_placement
 from penstock.model.taskgraph import task_names
 from penstock.runtime.handle import Outcome

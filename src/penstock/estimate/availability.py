@@ -18,6 +18,7 @@ from penstock.model.taskgraph import Bools, Floats
 
 MAX_PATHS = 16
 REACHED = 1e-9  # relative; a sum of rates that falls short by less is sufficient
+DRAWS = 20_000  # random draws per estimate of many paths
 
 
 DOUBT = 0.01  # probability that an estimate is outside its bounds
@@ -74,6 +75,21 @@ def estimate_carries(
     low = betaincinv(count, draws - count + 1, DOUBT / 2) if count else 0.0
     high = betaincinv(count + 1, draws - count, 1.0 - DOUBT / 2) if count < draws else 1.0
     return Estimate(count / draws, float(low), float(high))
+
+
+def exact_or_estimated(
+    paths: Sequence[Collection[str]],
+    rates: Sequence[float] | None,
+    wanted: float,
+    fails: Mapping[str, float],
+    seed: int,
+) -> Estimate:
+    """Return the probability that paths carry a rate, estimated if they are many; without `rates`, that any works."""
+    if len(paths) <= MAX_PATHS:
+        exact = any_works(paths, fails) if rates is None else carries(paths, rates, wanted, fails)
+        return Estimate(exact, exact, exact)
+    own, enough = ([1.0] * len(paths), 1.0) if rates is None else (rates, wanted)
+    return estimate_carries(paths, own, enough, fails, DRAWS, np.random.default_rng(seed))
 
 
 def failed_sets(paths: Sequence[Collection[str]], fails: Mapping[str, float]) -> Floats:

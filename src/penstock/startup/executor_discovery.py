@@ -1,5 +1,6 @@
 """Where a run can execute: Spark's executors as machines, and the worker processes on each."""
 
+import os
 from collections.abc import Sequence
 
 import msgspec
@@ -7,7 +8,6 @@ import msgspec
 from penstock.model.cluster import Cluster, Machine
 from penstock.runtime.controller.run_spec import Site, sites_of
 from penstock.runtime.spark.executors import Executor
-from penstock.runtime.worker.memory import host_capacity
 
 
 def discover(executors: Sequence[Executor], local: bool, slots: int | None = None) -> Cluster:
@@ -55,3 +55,8 @@ def _shares(executors: Sequence[Executor], slots: int | None) -> list[int]:
     for _ in range(min(slots, sum(room))):
         shares[min((number for number, most in enumerate(room) if shares[number] < most), key=shares.__getitem__)] += 1
     return shares
+
+
+def host_capacity() -> tuple[float, float]:
+    """Return the number of cores of this host, which count as speed 1, and its memory in MB."""
+    return float(os.cpu_count() or 1), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**20

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from penstock.api.dataflow import Dataflow
-from penstock.api.outputs import output_folders
+from penstock.api.dataflow import Dataflow, output_folders
 from penstock.model.cluster import Cluster
 from penstock.model.errors import FileProblem, InvalidInput, PenstockError
 from penstock.model.files import load_cluster

@@ -11,10 +11,9 @@ from typing import Any
 from penstock.runtime.controller.checkpoint import CheckpointCoordinator
 from penstock.runtime.controller.operations import Operations
 from penstock.runtime.controller.state_machine import Controller
-from penstock.runtime.protocol import worker_messages
+from penstock.runtime.protocol import encode, worker_messages
 from penstock.runtime.protocol.codec import Codec
 from penstock.runtime.protocol.frames import BARRIER, MarkerBody, decode_frame
-from penstock.runtime.protocol.wire import encode
 from penstock.runtime.worker.checkpoint import Checkpointer
 from penstock.runtime.worker.input import Delivery, Inbox, InChannel
 from penstock.runtime.worker.output import Lane, OutQueue

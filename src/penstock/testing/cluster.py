@@ -32,8 +32,7 @@ from penstock.runtime.controller.run_spec import RunSpec, Site, check_placement,
 from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.handle import LogLine, Outcome
 from penstock.runtime.layout import Layout
-from penstock.runtime.protocol import controller_messages, worker_messages
-from penstock.runtime.protocol.wire import encode
+from penstock.runtime.protocol import controller_messages, encode, worker_messages
 from penstock.runtime.storage.disk import Disk, Job, Posix
 from penstock.runtime.worker.state_machine import Worker
 from penstock.testing.disk import MemoryDisk

@@ -7,17 +7,12 @@ numbers are complete and in order, whatever fails.
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from penstock.runtime.protocol import worker_messages
 from penstock.runtime.storage import checkpoints
 from penstock.runtime.worker.input import BrokenProtocol
 from penstock.testing.applications import Known, Rows, published
 from penstock.testing.disk import MemoryDisk
-
-if TYPE_CHECKING:
-    from penstock.testing.faults import FaultyCluster
-    from penstock.testing.workers import WorkerProcess
 
 
 class Violation(AssertionError):
@@ -39,18 +34,17 @@ class Promises:
         """Reset for another driver, which has other workers."""
         self._epoch = 0
 
-    def turned(self, process: "WorkerProcess") -> None:
+    def check_turn(self, worker: str, epoch: int) -> None:
         """Check that a worker that acts is in the latest epoch."""
-        epoch = process.worker.epoch
         if epoch > self._epoch:
             self._epoch = epoch
         elif epoch < self._epoch:
-            raise Violation(f"{process.name} acts in epoch {epoch} after epoch {self._epoch} has started")
+            raise Violation(f"{worker} acts in epoch {epoch} after epoch {self._epoch} has started")
 
-    def told(self, process: "WorkerProcess", message: worker_messages.WorkerMessage) -> None:
+    def check_message(self, worker: str, message: worker_messages.WorkerMessage) -> None:
         """Check that no worker reports frames that violate the protocol."""
         if isinstance(message, worker_messages.Failure) and message.error.startswith(BrokenProtocol.__name__):
-            raise Violation(f"{process.name} reports {message.error}")
+            raise Violation(f"{worker} reports {message.error}")
 
     def check_output(self) -> None:
         """Check that the visible output belongs to the latest published checkpoint, if that is a new one."""
@@ -104,16 +98,3 @@ def difference(found: Rows, expected: Rows) -> str:
             what = f"missing {missing[:6]}, too many {more[:6]}" if missing or more else f"order {have}"
             return f"group {key!r}: {what}; {len(have)} of {len(want)} rows"
     return "no difference"
-
-
-def situation(cluster: "FaultyCluster") -> str:
-    """Describe the state of a schedule that does not end."""
-    controller = cluster.driver.controller
-    parts = [f"controller {controller.phase} {controller.recovery.stage} in epoch {controller.epoch}"]
-    parts += [f"operation {controller.operations.current}"] if controller.operations.current else []
-    for process in cluster.processes.values():
-        worker = process.worker
-        going = [task.name for task in worker.tasks.values() if not task.ended]
-        state = worker.phase if process.alive else "dead"
-        parts.append(f"{process.name} {state} in {worker.epoch} with {' '.join(going) or 'nothing to do'}")
-    return "; ".join(parts)

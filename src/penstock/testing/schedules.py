@@ -19,7 +19,7 @@ from typing import Annotated
 import typer
 
 from penstock.testing.bugs import BUGS, injected
-from penstock.testing.drawing import FAULTS, draw_schedule
+from penstock.testing.fault_schedule import FAULTS, draw_schedule
 from penstock.testing.faults import FaultyCluster
 from penstock.testing.promises import Violation
 

@@ -21,7 +21,7 @@ from penstock.admission.book import (
     set_capacity,
 )
 from penstock.admission.book import file as files
-from penstock.admission.book.availability import current_availability
+from penstock.admission.book.sharing import current_availability
 from penstock.model.book import Book, Booking
 from penstock.model.topology import Application
 from tests.admission.book.cases import application, book, fan

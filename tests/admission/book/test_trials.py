@@ -7,11 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.admission.book import Admitted, SuggestionKind, fail
-from penstock.admission.book.capacity_increases import suggest_increases
 from penstock.admission.book.free_capacity import FreeCapacity, Need
 from penstock.admission.book.path_selection import select_paths
 from penstock.admission.book.paths import Request, Shortage
-from penstock.admission.book.trials import Trials, rounded_down, rounded_up
+from penstock.admission.book.suggestions import Trials, rounded_down, rounded_up, suggest_increases
 from penstock.model.book import CPU, Book
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.topology import Application, Component, Kind, Stream

@@ -7,8 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.admission.reconciler.covered_positions import settle_run
-from penstock.admission.reconciler.split_logs import Splits
+from penstock.admission.reconciler.split_logs import Splits, settle_run
 from penstock.api.dataflow import Dataflow
 from penstock.api.sinks.json_lines import JsonLines
 from penstock.api.sources.generated import Generated

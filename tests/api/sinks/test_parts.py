@@ -20,8 +20,7 @@ from penstock.api.contracts import TaskContext
 from penstock.api.sinks import parts
 from penstock.api.sinks.json_lines import JsonLines
 from penstock.api.sinks.parquet import Parquet
-from penstock.api.sinks.part_file import KEPT, PartFile
-from penstock.api.sinks.parts import PartFiles
+from penstock.api.sinks.parts import KEPT, PartFile, PartFiles
 from penstock.model.errors import FileProblem
 from tests.api.sinks.life import Life, hidden, published, restore, saved, visible
 

@@ -6,8 +6,7 @@ from penstock.model.errors import PenstockError
 from penstock.runtime.controller.desired_placement import CHECK_S, DesiredPlacement
 from penstock.runtime.controller.membership import Membership
 from penstock.runtime.controller.outbox import Outbox
-from penstock.runtime.controller.run_spec import Site
-from penstock.runtime.controller.run_state import RunState
+from penstock.runtime.controller.run_spec import RunState, Site
 from penstock.runtime.protocol.worker_messages import Register
 from penstock.runtime.storage.checkpoints import Journal
 

@@ -19,19 +19,18 @@ from penstock.api.dataflow import Dataflow
 from penstock.api.sinks.json_lines import JsonLines
 from penstock.api.sources.generated import Generated
 from penstock.model.cluster import Cluster, Machine
-from penstock.runtime import log_feed as feed
 from penstock.runtime import run as run_module
 from penstock.runtime.config import Recovery, RunConfig
 from penstock.runtime.control_socket import ControlServer
+from penstock.runtime.controller import process
 from penstock.runtime.controller import process as driver_module
 from penstock.runtime.controller.process import Driver, listen_for_workers
 from penstock.runtime.controller.run_spec import RunSpec, Site, run_folders
 from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.handle import LogLine
 from penstock.runtime.layout import Layout
-from penstock.runtime.protocol import controller_messages, transport, worker_messages
+from penstock.runtime.protocol import controller_messages, encode, transport, worker_messages
 from penstock.runtime.protocol.transport import Connection, ConnectionLost, call, hello
-from penstock.runtime.protocol.wire import encode
 from penstock.runtime.run import Run, _FromOutside
 from penstock.runtime.spark.executors import Executor
 from penstock.runtime.spark.jobs import Job, SlotJobs
@@ -186,7 +185,7 @@ def test_warns_of_a_worker_whose_executor_is_unknown(tmp_path: Path, monkeypatch
 
 
 def test_a_slow_listener_blocks_nothing_and_learns_how_many_lines_were_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "LINES", 3)
+    monkeypatch.setattr(process, "LINES", 3)
     one, heard, other = driver(), list[str](), list[str]()
     began, go_on = Event(), Event()
 

@@ -16,25 +16,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.runtime.protocol import controller_messages, frames, handshake, transport, wire, worker_messages
-from penstock.runtime.protocol.handshake import PROTOCOL, Hello, Proof, Welcome, decode_greeting
+from penstock.runtime.protocol import controller_messages, encode, frames, handshake, transport, wire, worker_messages
 from penstock.runtime.protocol.transport import (
     HANDSHAKE_S,
     HEADER,
     LARGEST,
     LARGEST_GREETING,
     MAX_PENDING,
+    PROTOCOL,
     SELECTABLE,
     Connection,
     ConnectionLost,
+    Hello,
     PendingConnections,
+    Proof,
     Watch,
+    Welcome,
     call,
     call_until_open,
+    decode_greeting,
     hello,
     listen,
 )
-from penstock.runtime.protocol.wire import encode
 
 SECRET = b"s" * 32
 PATIENCE = 20.0  # s, for what should take none

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.runtime.storage.disk import Disk, Job
-from penstock.runtime.storage.writer import Writer
+from penstock.runtime.storage.disk import Disk, Job, Writer
 
 PATIENCE = 20.0
 

@@ -11,10 +11,9 @@ import penstock as ps
 from penstock.api.contracts import Operator, TaskContext
 from penstock.api.dataflow import Dataflow, Outlet
 from penstock.testing import applications
-from penstock.testing.applications import Given, Rows, own_keys
-from penstock.testing.drawing import FaultSchedule, draw_schedule, drawn_policies
+from penstock.testing.applications import Count, Given, Parts, Place, Rows, own_keys
+from penstock.testing.fault_schedule import FaultSchedule, draw_schedule, drawn_policies
 from penstock.testing.faults import FaultyCluster
-from penstock.testing.parts import Count, Parts, Place
 
 SCHEDULES = 150
 

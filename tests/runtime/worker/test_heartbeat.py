@@ -7,9 +7,8 @@ from time import monotonic
 
 import pytest
 
-from penstock.runtime.protocol import controller_messages, worker_messages
+from penstock.runtime.protocol import controller_messages, encode, worker_messages
 from penstock.runtime.protocol.transport import Connection, Watch
-from penstock.runtime.protocol.wire import encode
 from penstock.runtime.worker import heartbeat as module
 from penstock.runtime.worker.heartbeat import Controller, Heartbeat
 

@@ -13,9 +13,9 @@ from penstock.model.telemetry import RecordKind
 from penstock.runtime.config import FlowControl, RunConfig, Telemetry
 from penstock.runtime.controller.run_spec import run_folders
 from penstock.runtime.protocol import controller_messages, worker_messages
-from penstock.runtime.worker.memory import host_capacity, resident_mb
-from penstock.runtime.worker.reporting import Process
+from penstock.runtime.worker.reporting import Process, resident_mb
 from penstock.runtime.worker.state_machine import Worker
+from penstock.startup.executor_discovery import host_capacity
 from penstock.testing import Captured, ManualClock, run
 from tests.runtime import flows
 

@@ -13,9 +13,8 @@ from penstock.model.cluster import Cluster, Distances, Machine
 from penstock.model.errors import UnknownName
 from penstock.model.topology import Distribution, ServiceTime
 from penstock.runtime.controller.operations import CannotMove, Operation
-from penstock.runtime.protocol import controller_messages
+from penstock.runtime.protocol import controller_messages, encode
 from penstock.runtime.protocol.frames import Data
-from penstock.runtime.protocol.wire import encode
 from penstock.runtime.worker import task as tasks
 from penstock.testing import Captured, TestCluster, tiny_cluster
 from tests.runtime import flows

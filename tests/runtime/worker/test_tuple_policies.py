@@ -33,7 +33,7 @@ from penstock.runtime.worker.task import Task
 from penstock.runtime.worker.tuple_policies.router import Router
 from penstock.testing import Captured, TestCluster, tiny_cluster
 from penstock.testing.bugs import injected
-from penstock.testing.drawing import ROUTINGS, SENDINGS, Fault, draw_schedule, drawn_policies
+from penstock.testing.fault_schedule import ROUTINGS, SENDINGS, Fault, draw_schedule, drawn_policies
 from penstock.testing.faults import FaultyCluster
 from tests.runtime import flows
 

@@ -20,7 +20,7 @@ from penstock.admission.book.changes import (
 )
 from penstock.admission.book.file import BookFile, Outdated
 from penstock.admission.book.sharing import BookShares, Usage, compute_shares, measure_usage
-from penstock.admission.book.trials import Suggestion, SuggestionKind
+from penstock.admission.book.suggestions import Suggestion, SuggestionKind
 
 __all__ = [
     "Admitted",

@@ -13,8 +13,7 @@ from penstock.admission.book.path_selection import PathSelection, rank_elements,
 from penstock.admission.book.paths import POLICY, Request
 from penstock.admission.book.sharing import recompute_shares
 from penstock.admission.book.shortages import describe_limit, describe_needs, describe_users, explain_shortage
-from penstock.admission.book.suggestions import suggestions
-from penstock.admission.book.trials import Suggestion
+from penstock.admission.book.suggestions import Suggestion, suggestions
 from penstock.estimate.availability import MAX_PATHS
 from penstock.model.book import BANDWIDTH, CPU, RECEIVING, SENDING, Book, Booking
 from penstock.model.errors import InvalidInput

@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.admission.book.availability import compute_availability
 from penstock.admission.book.free_capacity import FreeCapacity, Need, find_free_capacity
 from penstock.admission.book.paths import Found, Request, Shortage, next_path
 from penstock.estimate.availability import (
@@ -33,6 +32,7 @@ from penstock.estimate.availability import (
     REACHED,
     Estimate,
     carried,
+    exact_or_estimated,
     failed_sets,
 )
 from penstock.model.book import CPU, ROUNDING, Book
@@ -118,7 +118,7 @@ def _available(
 ) -> Estimate:
     """Return the availability of the requested rate; without `rates`, that of any path."""
     wanted = request.application.guaranteed_tps or 0.0
-    return compute_availability([path.load for path in paths], rates, wanted, fails, request.seed)
+    return exact_or_estimated([path.load for path in paths], rates, wanted, fails, request.seed)
 
 
 def _at_most(availability: Estimate) -> float | None:

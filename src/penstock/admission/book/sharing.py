@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from penstock.admission.book.availability import current_availability
+from penstock.estimate.availability import exact_or_estimated
 from penstock.model.book import Book, BookedPath, Booking
 from penstock.model.cluster import machine_of
 from penstock.model.remaining import EXHAUSTED, add_up, capacities, scaled
@@ -203,3 +203,19 @@ def _fair(book: Book, left: Mapping[str, Mapping[str, float]]) -> tuple[dict[Pat
     fair = fair_rates(load, capacity, owner, np.array([book[name].priority for name in names]))
     rates |= {key: float(rate) for (key, _), rate in zip(working, fair.paths, strict=True)}
     return rates, {row: float(price) for row, price in zip(rows, fair.prices, strict=False) if price > 0}
+
+
+def current_availability(booking: Booking, fails: Mapping[str, float]) -> float:
+    """Return a booking's availability from the share of each path's rate that its capacity allows now.
+
+    For a guaranteed application, that of its rate; else that of any path with a rate. If estimated, its lower bound.
+    """
+    if booking.wanted_tps is None:
+        usable = [path.elements for path in booking.paths if path.kept_share > 0]
+        found = exact_or_estimated(usable, None, 0.0, fails, booking.seed)
+    else:
+        rates = [path.reserved_tps * path.kept_share for path in booking.paths]
+        found = exact_or_estimated(
+            [path.elements for path in booking.paths], rates, booking.wanted_tps, fails, booking.seed
+        )
+    return min(found.low, 1.0)

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from penstock.admission.reconciler.launch import booked_limits
 from penstock.admission.reconciler.live_path import Goal, LivePath, describe_error
-from penstock.admission.reconciler.split_log_registry import Key
 from penstock.admission.reconciler.split_logs import Splits
-from penstock.admission.reconciler.state import Phase, SharedSources
+from penstock.admission.reconciler.state import Key, Phase, SharedSources
 from penstock.api.dataflow import Dataflow
 from penstock.model.book import Book, BookedPath, Booking
 from penstock.model.errors import PenstockError

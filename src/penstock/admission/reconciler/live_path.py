@@ -13,9 +13,8 @@ from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
 
-from penstock.admission.reconciler.covered_positions import settle_run
 from penstock.admission.reconciler.launch import Launch, PathRun, Start, used_machines
-from penstock.admission.reconciler.split_logs import Splits
+from penstock.admission.reconciler.split_logs import Splits, settle_run
 from penstock.admission.reconciler.state import PathState, Phase
 from penstock.model.book import BookedPath
 from penstock.model.errors import PenstockError

@@ -36,8 +36,7 @@ from penstock.admission.reconciler.live_path import (
     stop_run,
 )
 from penstock.admission.reconciler.outcomes import RETRY_S, Outcomes, PromiseMonitor, tps
-from penstock.admission.reconciler.split_log_registry import Key, SplitLogRegistry
-from penstock.admission.reconciler.state import Phase, ReconcilerState
+from penstock.admission.reconciler.state import Key, Phase, ReconcilerState, SplitLogRegistry
 from penstock.model.book import Book, Booking
 from penstock.model.cluster import Cluster
 from penstock.model.errors import PenstockError

@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.api.sinks.part_file import PartFile
-from penstock.api.sinks.parts import PartFiles
+from penstock.api.sinks.parts import PartFile, PartFiles
 from penstock.model.errors import InvalidInput
 
 

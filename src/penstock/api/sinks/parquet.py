@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.api.contracts import TaskContext
-from penstock.api.sinks.part_file import PartFile
-from penstock.api.sinks.parts import PartFiles
+from penstock.api.sinks.parts import PartFile, PartFiles
 from penstock.model.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from penstock.autopilot.decision import likely_cause, model_changed, replay
 from penstock.autopilot.ledger import Decision, Episode, Inputs, LedgerContents, TaskMove
-from penstock.autopilot.replay import likely_cause, model_changed, replay
 from penstock.cli.autopilot.history import open_ledger, percent, realised
 from penstock.cli.formatting import plural
 from penstock.cli.inputs import JsonOption, RunOption, RunsOption, policy_names

@@ -11,11 +11,10 @@ from functools import cache
 from importlib.metadata import version
 from typing import Protocol
 
-from penstock.api.outputs import output_folders
+from penstock.api.dataflow import output_folders
 from penstock.model.status import CheckpointStatus
 from penstock.runtime.controller.outbox import Outbox
-from penstock.runtime.controller.run_spec import RunSpec
-from penstock.runtime.controller.run_state import RunState
+from penstock.runtime.controller.run_spec import RunSpec, RunState
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol import controller_messages, worker_messages
 from penstock.runtime.protocol.controller_messages import StateLocation

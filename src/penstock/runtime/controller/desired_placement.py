@@ -6,8 +6,7 @@ from collections.abc import Callable
 from penstock.runtime.controller.membership import Membership
 from penstock.runtime.controller.operations import Operation
 from penstock.runtime.controller.outbox import Outbox
-from penstock.runtime.controller.run_spec import Complete, fewest
-from penstock.runtime.controller.run_state import RunState
+from penstock.runtime.controller.run_spec import Complete, RunState, fewest
 from penstock.runtime.storage.checkpoints import Journal, write_journal
 from penstock.runtime.storage.disk import Job
 

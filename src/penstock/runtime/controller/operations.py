@@ -16,7 +16,7 @@ from penstock.model.errors import PenstockError
 from penstock.model.tuples import TuplePolicies
 from penstock.runtime.controller.membership import Membership
 from penstock.runtime.controller.outbox import Outbox
-from penstock.runtime.controller.run_state import RunState
+from penstock.runtime.controller.run_spec import RunState
 from penstock.runtime.handle import Outcome
 from penstock.runtime.protocol import controller_messages, worker_messages
 

@@ -20,8 +20,7 @@ from penstock.model.errors import FileProblem
 from penstock.runtime.controller.checkpoint import CheckpointCoordinator
 from penstock.runtime.controller.membership import Membership
 from penstock.runtime.controller.outbox import Outbox
-from penstock.runtime.controller.run_spec import RunSpec
-from penstock.runtime.controller.run_state import RunState
+from penstock.runtime.controller.run_spec import RunSpec, RunState
 from penstock.runtime.storage.disk import Disk, Job
 from penstock.runtime.worker.running_task import last_running
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from penstock.runtime.controller.membership import Membership
 from penstock.runtime.controller.outbox import Outbox
-from penstock.runtime.controller.run_state import RunState
+from penstock.runtime.controller.run_spec import RunState
 from penstock.runtime.protocol import controller_messages, worker_messages
 
 

@@ -1,4 +1,4 @@
-"""What a controller starts with: settings, workers, and where the tasks are."""
+"""What a controller starts with, and the state of its run: settings, workers, where the tasks are, phase and epoch."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -14,6 +14,7 @@ from penstock.runtime.storage.checkpoints import Manifest
 
 # Places every task: from the slots that they should have and the slots available. It moves as few tasks as it can.
 Complete = Callable[[Sequence[str], Sequence[str]], Sequence[str]]
+ENDED = ("stopped", "failed")  # phases
 
 
 @dataclass(frozen=True)
@@ -89,3 +90,27 @@ def fewest(wanted: Sequence[str], available: Sequence[str]) -> list[str]:
             counts[slot] += 1
         placed.append(slot)
     return placed
+
+
+class RunState:
+    """The phase, the epoch and the placement of a run.
+
+    The state machine and recovery change the phase; recovery issues epochs; recovery and committed moves change the
+    placement.
+    """
+
+    def __init__(self, names: Sequence[str], placement: Sequence[str], epoch: int) -> None:
+        self.names = names  # of the tasks
+        self.placement = list(placement)  # the slot that each task has
+        self.phase = "starting"
+        self.epoch = epoch
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run has stopped or failed."""
+        return self.phase in ENDED
+
+    @property
+    def flowing(self) -> bool:
+        """Whether tuples flow."""
+        return self.phase in ("running", "draining")

@@ -30,8 +30,7 @@ from penstock.runtime.controller.outbox import Outbox
 from penstock.runtime.controller.progress import Progress
 from penstock.runtime.controller.recovery import RecoveryCoordinator
 from penstock.runtime.controller.relocation import Relocation
-from penstock.runtime.controller.run_spec import RunSpec, Site
-from penstock.runtime.controller.run_state import RunState
+from penstock.runtime.controller.run_spec import RunSpec, RunState, Site
 from penstock.runtime.controller.telemetry import ClockSync, TelemetryBuffer
 from penstock.runtime.controller.tuple_policies import PoliciesInForce
 from penstock.runtime.handle import LogLine

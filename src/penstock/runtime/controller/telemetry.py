@@ -8,7 +8,7 @@ import msgspec
 from penstock.model.telemetry import Record, RecordKind
 from penstock.runtime.controller.membership import Membership
 from penstock.runtime.controller.progress import Done
-from penstock.runtime.controller.run_state import RunState
+from penstock.runtime.controller.run_spec import RunState
 from penstock.runtime.protocol import controller_messages, worker_messages
 
 PING_S = 0.5

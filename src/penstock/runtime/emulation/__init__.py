@@ -5,11 +5,9 @@ links; they return the time at which it would be complete, for which the worker 
 of a clock that all machines share.
 """
 
-from penstock.runtime.emulation.cpu import VirtualCpu
+from penstock.runtime.emulation.cpu import ServiceTimes, VirtualCpu
 from penstock.runtime.emulation.fidelity import Fidelity
-from penstock.runtime.emulation.links import VirtualLink
-from penstock.runtime.emulation.network import Path, VirtualNetwork
-from penstock.runtime.emulation.service import ServiceTimes
+from penstock.runtime.emulation.network import Path, VirtualLink, VirtualNetwork
 from penstock.runtime.emulation.shared import SharedCpu, SharedLink, scale_links, scale_machines
 
 __all__ = [

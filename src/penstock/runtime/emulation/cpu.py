@@ -1,4 +1,4 @@
-"""A virtual processor: the cores of one emulated machine, shared evenly by its busy slots.
+"""A virtual processor: the cores of one emulated machine, shared evenly by its busy slots; and the work of tuples.
 
 All jobs proceed at the same rate, so one counter is enough: the service that a job present throughout would have
 attained. A job is complete when the counter has grown by its work. Completions come from a heap, exactly, without time
@@ -7,10 +7,17 @@ steps.
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
+import numpy as np
+
+from penstock.model.taskgraph import Floats
+from penstock.model.topology import Distribution, ServiceTime
+
 Token = TypeVar("Token")
+BLOCK = 1024  # draws at a time; single draws by numpy would take longer than the rest of the work per tuple
 
 
 class VirtualCpu(Generic[Token]):
@@ -112,3 +119,33 @@ class VirtualCpu(Generic[Token]):
             self._attained = min(grown, self._running[0][0])  # rounding must not carry it past a completion
             self._used += (at - self._now) * min(busy, self.cores)
         self._now = at
+
+
+class ServiceTimes:
+    """The work of each tuple of a task, in core-seconds of a core of speed 1, `cpu` on average."""
+
+    def __init__(self, cpu: float, service: ServiceTime, seed: int | Sequence[int]) -> None:
+        self.mean = cpu
+        self._service = service
+        self._rng = np.random.default_rng(seed)
+        self._samples: list[float] = []
+
+    def draw(self) -> float:
+        """Return the work of the next tuple."""
+        if not self._samples:
+            self._samples = self._block().tolist()
+        return self._samples.pop()
+
+    def _block(self) -> Floats:
+        """Draw the work of many tuples. [BLOCK]"""
+        rng, mean, variance = self._rng, self.mean, self._service.cv**2  # variance relative to the mean's square
+        match self._service.distribution:
+            case Distribution.CONSTANT:
+                return np.full(BLOCK, mean)
+            case Distribution.EXPONENTIAL:
+                return rng.exponential(mean, BLOCK)
+            case Distribution.GAMMA:
+                return rng.gamma(1.0 / variance, mean * variance, BLOCK)
+            case Distribution.LOGNORMAL:
+                spread = math.log1p(variance)
+                return mean * rng.lognormal(-spread / 2.0, math.sqrt(spread), BLOCK)

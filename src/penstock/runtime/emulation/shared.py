@@ -17,7 +17,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from penstock.runtime.emulation.cpu import VirtualCpu
-from penstock.runtime.emulation.links import VirtualLink
+from penstock.runtime.emulation.network import VirtualLink
 from penstock.runtime.emulation.shared_memory import Displaced, SharedValues, scale
 
 Token = TypeVar("Token")

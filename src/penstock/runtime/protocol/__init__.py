@@ -6,3 +6,12 @@ at once whether any was lost or reordered. Only the marker of a move has no numb
 Every frame carries its epoch; frames of another epoch are dropped. *Worker messages* go to the controller, *commands*
 from it, and a *handshake* opens every connection.
 """
+
+import msgspec
+
+
+class Wire(msgspec.Struct, array_like=True, gc=False):
+    """A message or frame, or a part of one: a MessagePack array."""
+
+
+encode = msgspec.msgpack.Encoder().encode

@@ -7,7 +7,7 @@ import msgspec
 from penstock.model.cluster import Cluster
 from penstock.model.decoding import msgpack_decoder
 from penstock.runtime.config import RunConfig
-from penstock.runtime.protocol.wire import Wire
+from penstock.runtime.protocol import Wire
 
 Route = tuple[str, str, str, tuple[str, ...]]  # stream, source machine, target machine, labels of links
 

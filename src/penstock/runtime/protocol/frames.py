@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from penstock.model.decoding import msgpack_decoder
-from penstock.runtime.protocol.wire import Wire
+from penstock.runtime.protocol import Wire
 
 # Kinds of markers.
 BARRIER = 0  # of a checkpoint: everything before it belongs to the checkpoint

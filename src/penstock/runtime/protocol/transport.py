@@ -25,9 +25,8 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from penstock.model.decoding import Undecodable
-from penstock.runtime.protocol.handshake import PROTOCOL, Hello, Proof, Welcome, decode_greeting
-from penstock.runtime.protocol.wire import encode
+from penstock.model.decoding import Undecodable, msgpack_decoder
+from penstock.runtime.protocol import Wire, encode
 
 HEADER = struct.Struct("<II")  # length of the frame, its number on this connection
 LARGEST = 256 * 1024 * 1024  # bytes of a frame
@@ -44,6 +43,38 @@ UNPROVED = "it does not know the run's secret"
 CLOSED = "it closed the connection"  # a process does so by ending; a network in between cannot
 DROPPED = (CLOSED, os.strerror(errno.ECONNRESET), os.strerror(errno.EPIPE))  # of a connection among too many pending
 RETRY_S = 0.2  # between attempts to connect in that case
+PROTOCOL = 4
+
+
+class Hello(Wire, tag=10):
+    """The first message on a connection: the identity of the caller, and its challenge for the other end."""
+
+    protocol: int
+    run: str
+    worker: int
+    incarnation: int
+    nonce: bytes
+    heartbeat: bool = False  # the connection carries heartbeats only
+    protects: bool = False  # every frame after the handshake carries a keyed checksum
+    token: bytes = b""  # shows that the caller knows the secret; it can be replayed, so it only sets a priority
+
+
+class Welcome(Wire, tag=11):
+    """The answer: proof of the secret, and a challenge in turn."""
+
+    proof: bytes
+    nonce: bytes
+
+
+class Proof(Wire, tag=12):
+    """The caller's proof, which opens the connection."""
+
+    proof: bytes
+
+
+Greeting = Hello | Welcome | Proof
+
+decode_greeting: Callable[[bytes], Greeting] = msgpack_decoder(Greeting)
 
 
 class ConnectionLost(Exception):

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from penstock.model.decoding import msgpack_decoder
+from penstock.runtime.protocol import Wire
 from penstock.runtime.protocol.frames import Pending
-from penstock.runtime.protocol.wire import Wire
 
 
 class Register(Wire, tag=20):

@@ -31,9 +31,9 @@ from penstock.model.decoding import Undecodable, decode_json, json_decoder, msgp
 from penstock.model.errors import FileProblem
 from penstock.model.topology import Application
 from penstock.model.tuples import TuplePolicies
+from penstock.runtime.protocol import Wire
 from penstock.runtime.protocol.controller_messages import StateLocation
 from penstock.runtime.protocol.frames import Pending
-from penstock.runtime.protocol.wire import Wire
 from penstock.runtime.protocol.worker_messages import TaskEntry
 from penstock.runtime.storage.disk import Disk, below
 

@@ -12,9 +12,8 @@ import time
 from typing import NamedTuple, Protocol
 
 from penstock.model.decoding import Undecodable
-from penstock.runtime.protocol import controller_messages, worker_messages
+from penstock.runtime.protocol import controller_messages, encode, worker_messages
 from penstock.runtime.protocol.transport import Connection, ConnectionLost, Watch, call, hello
-from penstock.runtime.protocol.wire import encode
 
 HEARTBEAT_S = 0.5
 

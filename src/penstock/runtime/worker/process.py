@@ -18,7 +18,7 @@ import msgspec
 from penstock.api.dataflow import Dataflow
 from penstock.model.decoding import Undecodable, decode_json
 from penstock.model.errors import PenstockError
-from penstock.runtime.protocol import controller_messages, worker_messages
+from penstock.runtime.protocol import controller_messages, encode, worker_messages
 from penstock.runtime.protocol.transport import (
     Connection,
     ConnectionLost,
@@ -28,14 +28,12 @@ from penstock.runtime.protocol.transport import (
     hello,
     listen,
 )
-from penstock.runtime.protocol.wire import encode
+from penstock.runtime.storage.disk import Writer
 from penstock.runtime.storage.telemetry_writer import Recorder
-from penstock.runtime.storage.writer import Writer
 from penstock.runtime.worker.heartbeat import Controller, Heartbeat
 from penstock.runtime.worker.log_capture import LogCapture
-from penstock.runtime.worker.memory import resident_mb
 from penstock.runtime.worker.peer_connections import PeerConnections
-from penstock.runtime.worker.reporting import Process
+from penstock.runtime.worker.reporting import Process, resident_mb
 from penstock.runtime.worker.state_machine import Worker
 
 MAX_WAIT_S = 0.5

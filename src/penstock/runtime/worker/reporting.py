@@ -1,5 +1,7 @@
 """The reports of a worker to the controller: periodic ones, with matching telemetry, and failures."""
 
+import os
+import resource
 import traceback
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
@@ -125,3 +127,12 @@ def failure(epoch: int, context: TaskContext | None, error: Exception, *, retrie
         isinstance(error, UserError | PenstockError)
         and not (retries_disk and isinstance(cause, FileProblem | OSError)),
     )
+
+
+def resident_mb() -> float:
+    """Return the resident memory of this process; its maximum so far if the current value is unknown."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.api.dataflow import Dataflow
 from penstock.model.telemetry import Record
 from penstock.runtime.layout import Layout
-from penstock.runtime.protocol import controller_messages, worker_messages
+from penstock.runtime.protocol import controller_messages, encode, worker_messages
 from penstock.runtime.protocol.controller_messages import Assign, PolicyRules
 from penstock.runtime.protocol.frames import (
     BARRIER,
@@ -26,7 +26,6 @@ from penstock.runtime.protocol.frames import (
     State,
     decode_frame,
 )
-from penstock.runtime.protocol.wire import encode
 from penstock.runtime.storage.disk import Job
 from penstock.runtime.worker.checkpoint import Checkpointer, States, reading_job
 from penstock.runtime.worker.execution.direct import Direct
@@ -425,7 +424,7 @@ class Worker:
             return None
         # Loads a compiler and its kernels, which takes longer than the start-up of a worker without policies.
         from penstock.runtime.worker.tuple_policies.active import ActivePolicies
-        from penstock.runtime.worker.tuple_policies.context import PolicyContext
+        from penstock.runtime.worker.tuple_policies.router import PolicyContext
 
         seed = (self.assigned.config.execution.seed, self.epoch)
         actions = (self._exchange.pump, self._flow.grant)

@@ -12,8 +12,7 @@ from penstock.runtime.worker.input import InChannel
 from penstock.runtime.worker.output import OutQueue
 from penstock.runtime.worker.task import Task
 from penstock.runtime.worker.tuple_policies.card_gate import CardGate
-from penstock.runtime.worker.tuple_policies.context import PolicyContext
-from penstock.runtime.worker.tuple_policies.router import Costs, Router, warm_up
+from penstock.runtime.worker.tuple_policies.router import Costs, PolicyContext, Router, warm_up
 
 
 class ActivePolicies:

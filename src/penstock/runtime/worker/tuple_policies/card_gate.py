@@ -16,7 +16,7 @@ from penstock.model.cluster import machine_of
 from penstock.policies.api import Rule
 from penstock.policies.tuples.sending import STATE, send
 from penstock.runtime.worker.output import Lane, OutQueue
-from penstock.runtime.worker.tuple_policies.context import PolicyContext
+from penstock.runtime.worker.tuple_policies.router import PolicyContext
 
 SHORTEST_S = 1e-3  # minimum period for which the card receives work
 DEFAULT_BYTES = 100.0  # assumed bytes of a tuple, before any was sent

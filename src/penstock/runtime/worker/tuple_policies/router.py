@@ -13,6 +13,7 @@ at a source, and if a task is blocked, its waiting tuples are bound in turn.
 
 from collections.abc import Callable
 from functools import cache
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,15 +25,47 @@ from penstock.policies.tuples.kinds import LEAST_LOADED, LOAD_AWARE, POTUS
 from penstock.policies.tuples.lanes import empty_queues, idle_lanes
 from penstock.policies.tuples.routing import route
 from penstock.policies.tuples.sending import STATE, send
+from penstock.runtime.layout import Layout
 from penstock.runtime.protocol.controller_messages import PolicyRules
 from penstock.runtime.protocol.frames import Credit
+from penstock.runtime.worker.input import InChannel
 from penstock.runtime.worker.output import Lane, OutQueue
 from penstock.runtime.worker.routing import TaskDirectory
 from penstock.runtime.worker.task import Task
-from penstock.runtime.worker.tuple_policies.context import PolicyContext
 
 SHORTEST_S = 1e-7  # minimum processing time of a tuple: the resolution of clocks
 PATIENCE = 100  # slots for which a policy may hold all waiting tuples of a queue
+
+
+class Scheduler(Protocol):
+    """The part of `Execution` that provides the time and the send budget of the machine."""
+
+    def now(self) -> float:
+        """Return the time."""
+        ...
+
+    def call_at(self, when: float, step: Callable[[float], None]) -> None:
+        """Call a function at a time, or in the next turn after it."""
+        ...
+
+    def send_budget(self, seconds: float) -> tuple[float, float]:
+        """Return how many bytes may leave the machine now, and when to ask again if there are none."""
+        ...
+
+    def wake(self, task: Task) -> None:
+        """Note that the out-queues of a task may have room."""
+        ...
+
+
+class PolicyContext(NamedTuple):
+    """The inputs and the actions of a worker's policies."""
+
+    layout: Layout
+    directory: TaskDirectory
+    scheduler: Scheduler
+    seed: tuple[int, int]  # of the run, and the epoch
+    pump: Callable[[Task], None]  # send all sendable tuples of a task's out-queues
+    grant: Callable[[Task, InChannel], None]  # give credit to a channel's sender
 
 
 @cache
