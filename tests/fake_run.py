@@ -26,7 +26,7 @@ from penstock.model.tuples import TuplePolicies
 from penstock.policies.streams import changed
 from penstock.runtime.config import Changes, RunConfig
 from penstock.runtime.control_socket import ControlServer
-from penstock.runtime.handle import LogLine, Outcome
+from penstock.runtime.handle import LogLine, MovedTask
 from penstock.runtime.storage.run_folder import LogFile, RunInfo, create, write_info
 from tests.settings import config
 
@@ -115,7 +115,7 @@ class FakeHandle:
             autopilot=self.autopilot,
         )  # fmt: skip
 
-    def move(self, task: str, slot: str) -> Outcome:
+    def move(self, task: str, slot: str) -> MovedTask:
         """Move a task, once it may."""
         self.moving.set()
         self.may_move.wait()
@@ -126,9 +126,9 @@ class FakeHandle:
             raise KeyError(task)
         with self._lock:
             before, self.placement[task] = self.placement[task], slot
-        return Outcome(task, before, slot, 0.0012)
+        return MovedTask(task, before, slot, 0.0012)
 
-    def apply(self, plan: Plan) -> list[Outcome]:
+    def apply(self, plan: Plan) -> list[MovedTask]:
         """Move what differs."""
         self.applied.append(plan)
         self.tuples = self.tuples if plan.tuples == TuplePolicies() else plan.tuples

@@ -11,7 +11,7 @@ import penstock as ps
 from penstock.model.tuples import TuplePolicies
 from penstock.runtime.layout import Layout
 from penstock.runtime.storage import checkpoints
-from penstock.runtime.storage.checkpoints import Journal, Manifest, Saved, TaskState
+from penstock.runtime.storage.checkpoints import CheckpointManifest, Journal, Saved, TaskState
 from penstock.runtime.storage.disk import Posix
 from penstock.runtime.storage.run_folder import RunInfo, create
 from tests.runtime.words import words
@@ -40,21 +40,21 @@ def keep_checkpoint(
     pending: Mapping[str, tuple[tuple[str, str], ...]] | None = None,
     published: bool = True,
     **changes: Any,
-) -> Manifest:
+) -> CheckpointManifest:
     """Write a checkpoint, all of it by one worker, in epoch 3."""
     flow = flow or words()
     names = Layout(flow).names
     body, tasks = b"", []
     for task, name in enumerate(names):
         logic = msgspec.msgpack.encode(states.get(name))
-        data = b"".join(checkpoints.pack(TaskState(False, 10 * task, (), (), (), len(logic)), [logic]))
+        data = b"".join(checkpoints.pack_state(TaskState(False, 10 * task, (), (), (), len(logic)), [logic]))
         position = msgspec.json.encode(states.get(name)).decode() if name.startswith("lines") else ""
         figures = (len(body), len(data), checkpoints.checksum(data), False, 40 if position else 10 * task)
         tasks.append(Saved(name, "w0.e3", *figures, position, (pending or {}).get(name, ())))
         body += data
     DISK.write(f"{checkpoints.folder_of(place(info), number)}/w0.e3", [body])
     slots = {name: f"local/{task % 2}" for task, name in enumerate(names)}
-    made = Manifest(
+    made = CheckpointManifest(
         run=info.run,
         number=number,
         epoch=3,

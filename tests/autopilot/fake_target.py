@@ -16,7 +16,7 @@ from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import PenstockError
 from penstock.model.plan import Plan, PlannedRoute
 from penstock.model.topology import Application, Component, Kind, Stream
-from penstock.runtime.handle import Outcome
+from penstock.runtime.handle import MovedTask
 
 APPLICATION = Application(
     name="chain",
@@ -87,7 +87,7 @@ class FakeTarget:
             tasks=self.tasks, epoch=self.epoch, steady=self.steady,
         )  # fmt: skip
 
-    def apply(self, plan: Plan) -> list[Outcome]:
+    def apply(self, plan: Plan) -> list[MovedTask]:
         wanted = {f"{name}[{n}]": slot for name, slots in plan.tasks.items() for n, slot in enumerate(slots)}
         moves = [task for task, slot in wanted.items() if self.placed[task] != slot]
         self.applied.append(wanted)
@@ -97,7 +97,7 @@ class FakeTarget:
         if len(self.applied) in self.breaks:
             self.placed[moves[0]] = wanted[moves[0]]
             raise PenstockError("move: the second task would not go")
-        found = [Outcome(task, self.placed[task], wanted[task], 0.02) for task in moves]
+        found = [MovedTask(task, self.placed[task], wanted[task], 0.02) for task in moves]
         self.placed.update(wanted)
         self.policy = plan.policy
         self._at += 0.05

@@ -10,7 +10,7 @@ import pytest
 from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
 from penstock.autopilot.control_target import Reading, TargetEnded
 from penstock.autopilot.guard import Guard
-from penstock.autopilot.ledger import LEDGER, Decision, Inputs, Ledger, Outcome, Swap, TaskMove, read_ledger
+from penstock.autopilot.ledger import LEDGER, Decision, DecisionOutcome, Inputs, Ledger, Swap, TaskMove, read_ledger
 from penstock.autopilot.pilot import attach
 from penstock.autopilot.proposal import Proposal
 from penstock.model.cluster import Cluster
@@ -288,7 +288,7 @@ def test_decides_nothing_while_a_rollback_is_stuck() -> None:
     after = loop.step()
     assert after is not None
     assert after.decision.inputs.placement == START
-    outcomes = [line for line in loop.ledger.lines if isinstance(line, Outcome)]
+    outcomes = [line for line in loop.ledger.lines if isinstance(line, DecisionOutcome)]
     assert [(one.number, one.verdict) for one in outcomes[:2]] == [(1, "stuck"), (1, "rolled back")]
     assert after.decision.at > outcomes[1].at
     assert outcomes[1].in_force_s > outcomes[0].in_force_s
@@ -322,7 +322,7 @@ def test_rolls_back_first_if_a_measurement_raises(error: BaseException) -> None:
     assert target.placed == START
     assert loop.last is not None
     assert loop.last.verdict == "failed"
-    assert isinstance(loop.ledger.lines[-1], Outcome)
+    assert isinstance(loop.ledger.lines[-1], DecisionOutcome)
 
 
 def abandoned(path: Path) -> tuple[FakeTarget, Decision]:
@@ -407,7 +407,7 @@ def test_a_plant_that_ends_ends_the_loop_and_leaves_its_last_decision_unfinished
     target = FakeTarget(misplaced, lasts=8.0)
     loop = pilot(target)
     loop.run()
-    outcomes = [line for line in loop.ledger.lines if isinstance(line, Outcome)]
+    outcomes = [line for line in loop.ledger.lines if isinstance(line, DecisionOutcome)]
     assert [outcome.verdict for outcome in outcomes] == ["unfinished"]
     with pytest.raises(TargetEnded):
         target.wait(1.0)

@@ -5,12 +5,12 @@ from msgspec.structs import replace
 
 from penstock.autopilot.control_target import Reading
 from penstock.autopilot.ledger import (
+    DecisionOutcome,
     Episode,
     Ledger,
     LedgerContents,
     Line,
     Opening,
-    Outcome,
     ReadingRecord,
     Swap,
     read_ledger,
@@ -53,7 +53,7 @@ def test_reports_and_skips_an_incomplete_line(tmp_path: Path, left: int) -> None
     ledger.append(episode.opening)
     ledger.append(episode.decision)
     whole = path.read_bytes()
-    ledger.append(Outcome(number=1, at=9.0, verdict="kept"))
+    ledger.append(DecisionOutcome(number=1, at=9.0, verdict="kept"))
     torn = path.read_bytes()[len(whole) :].rstrip(b"\n")[:left]
     path.write_bytes(whole + torn)
 
@@ -63,7 +63,7 @@ def test_reports_and_skips_an_incomplete_line(tmp_path: Path, left: int) -> None
     assert "line 3 is incomplete" in book.problems[0]
     after = Ledger(path)
     assert after.next_number == 2
-    after.append(Outcome(number=1, at=9.0, verdict="rolled back"))
+    after.append(DecisionOutcome(number=1, at=9.0, verdict="rolled back"))
     assert [one.verdict for one in read_ledger(path).episodes] == ["rolled back"]
     assert len(read_ledger(path).problems) == 1
 
@@ -86,7 +86,7 @@ def test_an_unjudged_change_in_force_is_left(tmp_path: Path, verdict: str, left:
     ledger.append(episode.opening)
     ledger.append(episode.decision)
     assert ledger.left is not None
-    ledger.append(Outcome(number=1, at=9.0, verdict=verdict))
+    ledger.append(DecisionOutcome(number=1, at=9.0, verdict=verdict))
     assert [(one.left is not None) for one in (ledger, Ledger(tmp_path / "l"))] == [left, left]
 
 

@@ -10,7 +10,7 @@ from penstock.autopilot.proposal import Proposal
 from penstock.model.cluster import Cluster
 from penstock.model.plan import Plan, PlannedRoute
 from penstock.model.topology import Application
-from penstock.runtime.handle import Outcome as Moved
+from penstock.runtime.handle import MovedTask
 from tests.autopilot.fake_target import GOOD, GUARD, START, FakeTarget, misplaced, pilot, proposing
 
 
@@ -73,7 +73,7 @@ def test_a_failed_change_is_not_rolled_back_over_moves_of_others() -> None:
     """If a move fails because its machine was lost, a recovery has moved other tasks by then."""
 
     class Losing(FakeTarget):
-        def apply(self, plan: Plan) -> list[Moved]:
+        def apply(self, plan: Plan) -> list[MovedTask]:
             self.placed["out[0]"] = "m1/1"
             return super().apply(plan)
 
@@ -91,7 +91,7 @@ def test_uses_the_singular_for_one() -> None:
     states: list[str] = []
 
     class Telling(FakeTarget):
-        def apply(self, plan: Plan) -> list[Moved]:
+        def apply(self, plan: Plan) -> list[MovedTask]:
             states.append(loop.state)
             return super().apply(plan)
 

@@ -11,7 +11,7 @@ from penstock.autopilot.control_target import Reading
 from penstock.autopilot.decision import replay
 from penstock.autopilot.guard import Guard
 from penstock.autopilot.ledger import Inputs, Ledger, read_ledger
-from penstock.autopilot.proposal import make_plan, observed_loads, propose_with_policy, slot_numbers
+from penstock.autopilot.proposal import loads_from_readings, make_plan, propose_with_policy, slot_numbers
 from penstock.estimate.latency import LatencyModel, LatencyModels, Loads, load_models, save_models
 from penstock.model.errors import UnknownName
 from penstock.model.features import EDGE_FEATURES, TASK_FEATURES
@@ -187,7 +187,7 @@ def test_observed_loads_are_scaled_to_the_offered_rate() -> None:
 
     def found(rate: float, **tasks: float) -> list[float]:
         seen = [Reading(at=1.0, seconds=1.0, count=9, mean_s=0.1, rates={"in": rate}, tasks=tasks)]
-        return [float(tps) for tps in observed_loads(instance, inputs(readings=seen, rates={"in": rate})).task_tps]
+        return [float(tps) for tps in loads_from_readings(instance, inputs(readings=seen, rates={"in": rate})).task_tps]
 
     assert found(200.0, **SKEWED) == pytest.approx([200, 40, 10, 140, 10, 200])
     even = [100, 25, 25, 25, 25, 100]

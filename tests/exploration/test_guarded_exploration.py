@@ -11,7 +11,7 @@ from penstock.model.errors import InvalidInput, PenstockError
 from penstock.model.placement import Placement
 from penstock.model.plan import Plan, PlannedRoute
 from penstock.model.taskgraph import task_names
-from penstock.runtime.handle import Outcome
+from penstock.runtime.handle import MovedTask
 
 CLUSTER = ps.cluster("homogeneous-8:machines=3,cores=2")
 APP = msgspec.structs.replace(ps.application("word-count"), rate_tps={"source": 300.0})
@@ -65,13 +65,15 @@ class FakeTarget:
         mean = latency if count else None
         return Reading(at=self.time, seconds=seconds, count=count, mean_s=mean, rates={"source": 300.0})
 
-    def apply(self, plan: Plan) -> list[Outcome]:
+    def apply(self, plan: Plan) -> list[MovedTask]:
         """Move what differs."""
         self.plans += 1
         if self.plans in self.refuses:
             raise PenstockError("move: no task would go")
         wanted = {f"{name}[{n}]": slot for name, slots in plan.tasks.items() for n, slot in enumerate(slots)}
-        done = [Outcome(task, self.slots[task], slot, 0.0) for task, slot in wanted.items() if self.slots[task] != slot]
+        done = [
+            MovedTask(task, self.slots[task], slot, 0.0) for task, slot in wanted.items() if self.slots[task] != slot
+        ]
         self.slots = {task: wanted[task] for task in self.slots}
         self.moved.append(len(done))
         self.applied.append(plan.policy)

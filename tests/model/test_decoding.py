@@ -47,7 +47,7 @@ JSON: dict[str, Callable[[bytes], Any]] = {
     "request": json_decoder(socket.AnyRequest),
     "answer": json_decoder(socket.Answer),
     "run": json_decoder(folder.RunInfo),
-    "manifest": json_decoder(checkpoints.Manifest),
+    "manifest": json_decoder(checkpoints.CheckpointManifest),
     "journal": json_decoder(checkpoints.Journal),
     "operator": json_decoder(ReconcilerState),
     "ledger": json_decoder(ledger.Line),
@@ -59,7 +59,7 @@ VALID = [
     encode(handshake.Hello(handshake.PROTOCOL, "run", 3, 7, b"n" * 16)),
     encode(worker_messages.Register("w0", "127.0.0.1", 4711, 12)),
     encode(worker_messages.Failure(1, "split", 0, "'x'", "ValueError: no", "Traceback")),
-    encode(controller_messages.Move(1, 2, 3, "m0/0")),
+    encode(controller_messages.PerformMove(1, 2, 3, "m0/0")),
     encode(frames.Data(1, 0, 0, 1, 0, 1, 0.5, b"\x91\xa1x", (frames.Mark(0, 1, 2, 3, 0.5),))),
     encode([{"a": "b", "c": [1, 2.5, None, "d"]}]),
 ]
@@ -149,7 +149,7 @@ def readers(place: Path) -> dict[Path, Callable[[], object]]:
     return {
         place / "run.json": lambda: folder.load(place),
         place / "checkpoints" / "journal.json": lambda: checkpoints.read_journal(disk, kept),
-        place / "checkpoints" / "000001" / "manifest.json": lambda: checkpoints.read_manifest(disk, kept, 1),
+        place / "checkpoints" / "000001" / "manifest.json": lambda: checkpoints.load_manifest(disk, kept, 1),
         place / "plan.json": lambda: load_any(place / "plan.json"),
         place / "plan.toml": lambda: load_any(place / "plan.toml"),
         place / "costs.json": lambda: load_costs(place / "costs.json"),
@@ -198,7 +198,7 @@ def test_torn_lines_are_passed_over(tmp_path: Path, line: bytes) -> None:
 def test_a_tasks_state_that_cannot_be_decoded_is_a_problem_of_its_file() -> None:
     for head in (BAD_TEXT, b"\x91" * DEEP):
         with pytest.raises(PenstockError, match=r"w0\.e1: not the state of a task"):
-            checkpoints.unpack(len(head).to_bytes(4, "big") + head, "w0.e1")
+            checkpoints.unpack_state(len(head).to_bytes(4, "big") + head, "w0.e1")
 
 
 def test_counts_that_cannot_be_read_are_one_error(tmp_path: Path) -> None:

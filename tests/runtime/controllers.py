@@ -10,7 +10,7 @@ from penstock.runtime.controller.run_spec import RunSpec, Site, run_folders
 from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol import worker_messages
-from penstock.runtime.storage.checkpoints import Manifest
+from penstock.runtime.storage.checkpoints import CheckpointManifest
 from penstock.testing import Captured, MemoryDisk
 from tests.runtime.flows import Given
 
@@ -28,7 +28,7 @@ def layout() -> Layout:
 class Prompt(Controller):
     """A controller whose disk does every job at once."""
 
-    def __init__(self, resumed: Manifest | None = None, epoch: int = 0, **sections: Any) -> None:
+    def __init__(self, resumed: CheckpointManifest | None = None, epoch: int = 0, **sections: Any) -> None:
         sites = tuple(Site(f"w{number}", (f"w{number}/0",)) for number in range(2))
         placement = ("w0/0", "w0/0", "w1/0", "w1/0")
         config = RunConfig(**{"checkpointing": ONLY_LAST, **sections})

@@ -19,12 +19,12 @@ from penstock.runtime.control_socket import (
     LONGEST_PATH,
     ApplyPlan,
     ControlServer,
-    Drain,
+    DrainRun,
     GetLog,
     GetStatus,
     MoveTask,
     NotAnswering,
-    Stop,
+    StopRun,
     Unanswered,
     ask,
 )
@@ -148,7 +148,7 @@ def test_the_end_of_the_log_can_be_followed(tmp_path: Path) -> None:
 
 def test_draining_is_answered_though_the_run_ends_by_it(tmp_path: Path) -> None:
     with Served(tmp_path) as run, ThreadPoolExecutor() as pool:
-        answered = pool.submit(ask, run.info, Drain())
+        answered = pool.submit(ask, run.info, DrainRun())
         assert run.handle.wait(10)
         run.server.close()
         answered.result(10)
@@ -157,8 +157,8 @@ def test_draining_is_answered_though_the_run_ends_by_it(tmp_path: Path) -> None:
 
 def test_stopping_ends_one_that_does_not_drain(tmp_path: Path) -> None:
     with Served(tmp_path, drains=False) as run, ThreadPoolExecutor() as pool:
-        drained = pool.submit(ask, run.info, Drain())
-        ask(run.info, Stop())
+        drained = pool.submit(ask, run.info, DrainRun())
+        ask(run.info, StopRun())
         drained.result(10)
         assert run.handle.wait(0)
 
@@ -226,7 +226,7 @@ def test_reports_a_suspended_driver_with_a_remedy(tmp_path: Path) -> None:
         listener.listen()  # and never takes a connection, as a stopped process does not
         write_info(msgspec.structs.replace(info, socket=f"{place}/s", pid=4321))
         with pytest.raises(NotAnswering, match=r"its driver \(pid 4321\) does not answer.* kill -CONT 4321;") as raised:
-            ask(load(info.path), Drain(), timeout=None, heard=lambda: told.append("heard"), hello_s=0.05)
+            ask(load(info.path), DrainRun(), timeout=None, heard=lambda: told.append("heard"), hello_s=0.05)
     assert str(raised.value).endswith(f"penstock runs resume {info.path}")
     assert told == []
 
@@ -262,6 +262,6 @@ def test_it_may_be_closed_twice_and_by_its_own_thread(tmp_path: Path) -> None:
             server.close()
 
     server = ControlServer(Closing(create("a", tmp_path)))
-    ask(server.info, Stop())
+    ask(server.info, StopRun())
     server.close()
     assert load(server.info.path).ended is not None

@@ -163,7 +163,7 @@ def test_a_run_whose_driver_or_session_is_killed_again_and_again_is_resumed_to_i
         remedy = f"continue from its last checkpoint with penstock runs resume {tmp_path / name}"
         assert log.read_text().endswith(f"the Spark session has ended, its Java process has ended; {remedy}\n")
         driver = driven.start(tmp_path, log, "--rate", 400, "--resume", name)
-        control.ask(_answering(tmp_path, driver, log), control.Drain(), timeout=120)
+        control.ask(_answering(tmp_path, driver, log), control.DrainRun(), timeout=120)
         assert driver.wait(120) == 0, log.read_text()
     finally:
         driver.kill()

@@ -198,7 +198,7 @@ def test_answers_requests_on_the_socket_when_the_run_has_ended(
     after = "local/1" if before == "local/0" else "local/0"
     (moved,) = control.ask(info, control.MoveTask("count[0]", after))
     assert (moved.before, moved.after) == (before, after)
-    assert control.ask(info, control.Drain(), timeout=60) == control.Done()
+    assert control.ask(info, control.DrainRun(), timeout=60) == control.Acknowledgement()
     assert run.wait(30)
     assert not Path(info.socket).exists()
     assert last_counts(run.folder) == truth(run.status().emitted)

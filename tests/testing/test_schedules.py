@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from penstock.testing.applications import NAMES, known_application, published
+from penstock.testing.applications import NAMES, known_application, visible_rows
 from penstock.testing.bugs import injected
 from penstock.testing.fault_schedule import CHANGES, FAULTS, LEAST, Fault, draw_schedule
 from penstock.testing.faults import FaultyCluster
@@ -55,7 +55,7 @@ def test_without_faults_everything_comes_out_once_and_in_order(name: str) -> Non
         cluster = ran(seed, faults=[])
         expected = cluster.known.expected(cluster.known.sources, True)
         assert sum(map(len, expected.values())) > 0
-        assert published(cluster.disk, FOLDER, cluster.known.group) == expected
+        assert visible_rows(cluster.disk, FOLDER, cluster.known.group) == expected
         assert cluster.counts["recoveries"] == 0
         assert cluster.drivers == 1
 

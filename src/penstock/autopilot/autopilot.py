@@ -16,27 +16,27 @@ import msgspec
 
 from penstock.autopilot.control_target import ControlTarget, Reading, TargetEnded
 from penstock.autopilot.decision import decide, estimate_offered_rates, format_count
-from penstock.autopilot.guard import ATTEMPTS, Anchor, Guard, latencies
+from penstock.autopilot.guard import ATTEMPTS, Anchor, Guard, mean_latencies
 from penstock.autopilot.ledger import (
     STUCK,
     UNFINISHED,
     Decision,
+    DecisionOutcome,
     Episode,
     Inputs,
     Ledger,
     Opening,
-    Outcome,
     ReadingRecord,
     Swap,
     describe_episode,
 )
 from penstock.autopilot.measurement import Measurement, Stage
 from penstock.autopilot.moves import DRIVER_ENDED, Mover, PendingRollback, is_own, leave_to_others, placement_after
-from penstock.autopilot.proposal import Proposer, checksum, propose_with_policy
+from penstock.autopilot.proposal import Proposer, checksum_models, propose_with_policy
 from penstock.model.errors import PenstockError, member
 from penstock.model.objective import Objective
 from penstock.model.topology import Application
-from penstock.runtime.handle import Outcome as Moved
+from penstock.runtime.handle import MovedTask
 
 RESTORES = 5  # attempts at a rollback before the failure is reported; then one per interval
 
@@ -130,7 +130,7 @@ class Autopilot:
         else:
             verdict = "void" if find_conflict else "shadow" if decision.acts else "held"
             now = self._target.now()
-            episode.outcome = Outcome(number=decision.number, at=now, verdict=verdict, note=find_conflict)
+            episode.outcome = DecisionOutcome(number=decision.number, at=now, verdict=verdict, note=find_conflict)
         self._close(episode.outcome, decision, rests=not find_conflict)
         self._report(describe_episode(episode))
         return episode
@@ -146,7 +146,7 @@ class Autopilot:
         if episode is None:
             return
         decision, began = episode.decision, self._target.now()
-        episode.outcome = Outcome(number=decision.number, at=began, verdict="rolled back", note=DRIVER_ENDED)
+        episode.outcome = DecisionOutcome(number=decision.number, at=began, verdict="rolled back", note=DRIVER_ENDED)
         episode.outcome = self._roll_back(decision, episode.outcome, began)
         self.last = episode
         self._close(episode.outcome, decision)
@@ -175,7 +175,7 @@ class Autopilot:
         """
         if len(self._recent) < self.guard.readings:
             return False
-        upset = self._recovery_s is not None and fmean(latencies(self._recent)) > self._recovery_s
+        upset = self._recovery_s is not None and fmean(mean_latencies(self._recent)) > self._recovery_s
         return not upset or now >= self._rested_at + self.guard.measuring_s
 
     def _read(self, written: bool = True) -> Reading:
@@ -227,7 +227,7 @@ class Autopilot:
             objective=settings.objective,
             seed=settings.seed,
             model=settings.model,
-            checksum=checksum(settings.model),
+            checksum=checksum_models(settings.model),
             placement=self._target.placement(),
             rates=estimate_offered_rates(application, readings),
             readings=readings,
@@ -238,7 +238,7 @@ class Autopilot:
             routes=self._target.routes(),
         )
 
-    def _apply(self, decision: Decision) -> Outcome:
+    def _apply(self, decision: Decision) -> DecisionOutcome:
         """Change the placement, measure the effect, and roll the change back unless it is good enough."""
         began = self._target.now()
         self.state = f"moving {format_count(len(decision.moves), 'task')}"
@@ -251,7 +251,7 @@ class Autopilot:
             raise
         except BaseException as error:  # a defect or Ctrl-C must not leave the application with an unjudged change
             note = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            failed = Outcome(number=decision.number, at=began, verdict="failed", note=note)
+            failed = DecisionOutcome(number=decision.number, at=began, verdict="failed", note=note)
             try:
                 self._close(self._roll_back(decision, failed, began), decision)
             except TargetEnded:
@@ -260,11 +260,11 @@ class Autopilot:
 
     def _roll_back_defect(self, decision: Decision, began: float) -> None:
         now = self._target.now()
-        self.ledger.append(Outcome(number=decision.number, at=now, verdict=UNFINISHED, in_force_s=now - began))
+        self.ledger.append(DecisionOutcome(number=decision.number, at=now, verdict=UNFINISHED, in_force_s=now - began))
 
-    def _try(self, decision: Decision, began: float) -> tuple[Outcome, bool]:
+    def _try(self, decision: Decision, began: float) -> tuple[DecisionOutcome, bool]:
         """Move tasks and measure; return the outcome, and whether tasks stay where they are."""
-        moved: list[Moved] = []
+        moved: list[MovedTask] = []
         measurement, voided, problem = None, 0, ""
         try:
             moved = self._mover.apply_decision(decision)
@@ -273,7 +273,7 @@ class Autopilot:
             problem = str(found)
         verdict, note = ("failed", problem) if measurement is None else measurement.verdict()
         now = self._target.now()
-        outcome = Outcome(
+        outcome = DecisionOutcome(
             number=decision.number,
             at=now,
             verdict=verdict,
@@ -315,7 +315,7 @@ class Autopilot:
                 return reading.epoch
         return None
 
-    def _roll_back(self, decision: Decision, outcome: Outcome, began: float) -> Outcome:
+    def _roll_back(self, decision: Decision, outcome: DecisionOutcome, began: float) -> DecisionOutcome:
         """Restore the previous placement and routes, unless others have moved tasks; return the resulting outcome.
 
         The outcome is `stuck` if they could not be restored.
@@ -353,7 +353,7 @@ class Autopilot:
         self._close(outcome, decision)
         self._report(f"decision {decision.number}: finally {outcome.verdict}; {outcome.note}")
 
-    def _close(self, outcome: Outcome, decision: Decision, rests: bool = True) -> None:
+    def _close(self, outcome: DecisionOutcome, decision: Decision, rests: bool = True) -> None:
         """Record an outcome and set the time of the next decision; without `rests`, at the next readings."""
         anchor = self._anchor or Anchor(decision.before_s, decision.bound_s)
         if outcome.verdict == "kept":

@@ -18,7 +18,7 @@ from penstock.model.cluster import Cluster
 from penstock.model.plan import Plan, PlannedRoute
 from penstock.model.status import Latency, Status
 from penstock.model.topology import Application, Kind
-from penstock.runtime.handle import Outcome
+from penstock.runtime.handle import MovedTask
 
 GOING = ("running", "recovering")  # phases of a run in which changes are still possible
 
@@ -81,41 +81,32 @@ class ControlTarget(Protocol):
     @property
     def application(self) -> Application:
         """The application."""
-        ...
 
     @property
     def cluster(self) -> Cluster:
         """The cluster that it runs on now."""
-        ...
 
     @property
     def policy(self) -> str:
         """The policy that placed its tasks."""
-        ...
 
     def now(self) -> float:
         """Return the seconds since its start."""
-        ...
 
     def wait(self, seconds: float) -> None:
         """Advance time; raises `TargetEnded` if the target ends."""
-        ...
 
     def placement(self) -> dict[str, str]:
         """Return the slot of every task, in the order of the task graph."""
-        ...
 
     def routes(self) -> tuple[PlannedRoute, ...]:
         """Return the routes in force; empty if the network is not routed or no routes were planned."""
-        ...
 
     def reading(self) -> Reading:
         """Return the measurements since the last reading."""
-        ...
 
-    def apply(self, plan: Plan) -> list[Outcome]:
+    def apply(self, plan: Plan) -> list[MovedTask]:
         """Move the tasks whose slots differ in a plan, and return when they run there; raises `TargetEnded`."""
-        ...
 
 
 class _Count(NamedTuple):

@@ -9,9 +9,9 @@ from statistics import fmean
 import msgspec
 
 from penstock.autopilot.control_target import Reading
-from penstock.autopilot.guard import latencies
+from penstock.autopilot.guard import mean_latencies
 from penstock.autopilot.ledger import Decision, Episode, Inputs
-from penstock.autopilot.proposal import Proposal, Proposer, checksum, propose_with_policy
+from penstock.autopilot.proposal import Proposal, Proposer, checksum_models, propose_with_policy
 from penstock.model.cluster import Cluster
 from penstock.model.topology import Application
 from penstock.policies.registry import placement_policy
@@ -36,7 +36,7 @@ def decide(
     except Exception as error:  # whatever the policy's error, the application must not suffer
         proposal = Proposal(problem=f"{inputs.policy} failed, {type(error).__name__}: {' '.join(str(error).split())}")
     guard = inputs.guard
-    before_s = fmean(latencies(inputs.readings))
+    before_s = fmean(mean_latencies(inputs.readings))
     cost_s = guard.cost_s(proposal.weights, inputs.held_s)
     refused = proposal.problem or guard.refusal(proposal.gain, len(proposal.moves), before_s, cost_s)
     allowed = f"predicted gain {proposal.gain:.1%}, {format_count(len(proposal.moves), 'move')}"
@@ -98,7 +98,7 @@ def replay(episode: Episode, policy: str | None = None) -> Decision:
 def model_changed(was: Decision) -> str:
     """Return a message if a decision's latency models are no longer those in their file; else empty."""
     inputs = was.inputs
-    now = checksum(inputs.model)
+    now = checksum_models(inputs.model)
     if not inputs.checksum or now == inputs.checksum:
         return ""
     state = f"now has the checksum {now[:12]}" if now else "no longer exists or is damaged"

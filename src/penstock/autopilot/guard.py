@@ -62,7 +62,7 @@ class Guard(Entity, frozen=True):
         already above that because the load has risen, a change has to improve by more than noise. Otherwise changes
         without effect would be kept if they happened to be measured in a favourable moment, again and again.
         """
-        means = latencies(before)
+        means = mean_latencies(before)
         usual = fmean(means)
         spread = stdev(means) if len(means) > 1 else 0.0
         slack = max(self.tolerance * usual, min(self.noise * spread, MOST_NOISE * usual))
@@ -94,6 +94,6 @@ class Guard(Entity, frozen=True):
         return float(self.cool_down_s * 2 ** min(setbacks, MOST_DOUBLINGS))
 
 
-def latencies(readings: Iterable[Reading]) -> list[float]:
+def mean_latencies(readings: Iterable[Reading]) -> list[float]:
     """Return the mean latencies of readings that have one."""
     return [reading.mean_s for reading in readings if reading.mean_s is not None]

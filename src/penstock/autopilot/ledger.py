@@ -2,7 +2,7 @@
 
 It is a file of JSON lines in the run's folder and suffices to repeat each decision: an `Opening` describes application
 and cluster, a `Decision` its inputs. Only latency models are too large: the ledger has their file name and checksum. A
-decision is written before it is applied, its `Outcome` when that is known, and another outcome if a rollback did not
+decision is written before it is applied, its outcome when that is known, and another outcome if a rollback did not
 succeed at once. Lines are appended whole and synced. If a writer died in the middle of a line, readers skip it and
 report that.
 """
@@ -21,7 +21,7 @@ from penstock.model.decoding import Undecodable, json_decoder
 from penstock.model.errors import FileProblem
 from penstock.model.plan import PlannedRoute
 from penstock.model.topology import Application
-from penstock.runtime.handle import Outcome as Moved
+from penstock.runtime.handle import MovedTask
 
 LEDGER = "decisions.jsonl"  # in the run's folder
 STUCK, UNFINISHED = (
@@ -30,13 +30,13 @@ STUCK, UNFINISHED = (
 )  # verdicts on changes that are still in force without having been judged good
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="record"):
+class LedgerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="record"):
     """One line of the ledger."""
 
     at: float  # seconds on the target's clock
 
 
-class Opening(Record, frozen=True, tag="opening"):
+class Opening(LedgerRecord, frozen=True, tag="opening"):
     """Subject of the decisions that follow, until the next opening."""
 
     run: str
@@ -45,13 +45,13 @@ class Opening(Record, frozen=True, tag="opening"):
     cluster: Cluster
 
 
-class ReadingRecord(Record, frozen=True, tag="reading"):
+class ReadingRecord(LedgerRecord, frozen=True, tag="reading"):
     """A reading."""
 
     reading: Reading
 
 
-class Swap(Record, frozen=True, tag="swap"):
+class Swap(LedgerRecord, frozen=True, tag="swap"):
     """Change of policy, shadow mode or latency models; policy None: off."""
 
     policy: str | None
@@ -95,7 +95,7 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     routes: tuple[PlannedRoute, ...] = ()  # in force before
 
 
-class Decision(Record, frozen=True, tag="decision"):
+class Decision(LedgerRecord, frozen=True, tag="decision"):
     """A decision and its reason."""
 
     number: int
@@ -113,7 +113,7 @@ class Decision(Record, frozen=True, tag="decision"):
     shadow: bool = False  # recorded only
 
 
-class Outcome(Record, frozen=True, tag="outcome"):
+class DecisionOutcome(LedgerRecord, frozen=True, tag="outcome"):
     """Outcome of a decision."""
 
     number: int
@@ -122,11 +122,11 @@ class Outcome(Record, frozen=True, tag="outcome"):
     realised_s: float | None = None  # latency, mean of the readings
     readings: list[Reading] = []
     voided: int = 0  # number of void measurements
-    moved: list[Moved] = []
+    moved: list[MovedTask] = []
     in_force_s: float = 0.0  # from the change until it was judged or rolled back
 
 
-Line = Opening | ReadingRecord | Swap | Decision | Outcome
+Line = Opening | ReadingRecord | Swap | Decision | DecisionOutcome
 
 
 class Ledger:
@@ -168,7 +168,7 @@ class Ledger:
         elif isinstance(line, Decision):
             self.next_number = max(self.next_number, line.number + 1)
             self._last = None if self._opening is None else Episode(self._opening, line)
-        elif isinstance(line, Outcome) and self._last is not None and line.number == self._last.decision.number:
+        elif isinstance(line, DecisionOutcome) and self._last is not None and line.number == self._last.decision.number:
             self._last.outcome = line
 
 
@@ -203,7 +203,7 @@ class LedgerContents:
                 opening = line
             elif isinstance(line, Decision) and opening is not None:
                 found[line.number] = Episode(opening, line)
-            elif isinstance(line, Outcome) and line.number in found:
+            elif isinstance(line, DecisionOutcome) and line.number in found:
                 found[line.number].outcome = line
         listed = list(found.values())
         for one in listed if self.ended else listed[:-1]:
@@ -222,7 +222,7 @@ class Episode:
 
     opening: Opening
     decision: Decision
-    outcome: Outcome | None = field(default=None)
+    outcome: DecisionOutcome | None = field(default=None)
     over: bool = False  # no longer in progress, even if no outcome was written
 
     @property

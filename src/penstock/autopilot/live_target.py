@@ -7,7 +7,7 @@ from penstock.model.cluster import Cluster
 from penstock.model.plan import Plan, PlannedRoute
 from penstock.model.status import Status
 from penstock.model.topology import Application
-from penstock.runtime.handle import Outcome
+from penstock.runtime.handle import MovedTask
 from penstock.runtime.run import Run
 
 
@@ -64,7 +64,7 @@ class LiveTarget:
         tasks = self._counts.take(now, processed_by(status))
         return make_reading(status, latency, now, seconds, moved, tasks)
 
-    def apply(self, plan: Plan) -> list[Outcome]:
+    def apply(self, plan: Plan) -> list[MovedTask]:
         """Move the tasks whose slots differ in a plan."""
         self._refuse_ended(self._run.status())
         moved = self._run.apply(plan)

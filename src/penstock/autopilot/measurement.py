@@ -10,7 +10,7 @@ from enum import StrEnum
 from statistics import fmean
 
 from penstock.autopilot.control_target import Reading
-from penstock.autopilot.guard import Guard, latencies
+from penstock.autopilot.guard import Guard, mean_latencies
 
 NEAR = 0.2  # maximum relative difference of two close readings
 BEYOND = 2  # consecutive readings
@@ -43,7 +43,7 @@ class Measurement:
     @property
     def mean_s(self) -> float | None:
         """The mean of the readings that count; of those while it settled if there are no others."""
-        means = latencies(self.readings) or latencies(self._passed[-BEYOND:])
+        means = mean_latencies(self.readings) or mean_latencies(self._passed[-BEYOND:])
         return fmean(means) if means else None
 
     def take(self, reading: Reading, placement: Mapping[str, str]) -> Stage:

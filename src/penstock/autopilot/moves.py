@@ -14,12 +14,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from penstock.autopilot.control_target import ControlTarget, TargetEnded
-from penstock.autopilot.ledger import Decision, Opening, Outcome
+from penstock.autopilot.ledger import Decision, DecisionOutcome, Opening
 from penstock.autopilot.proposal import make_plan
 from penstock.model.cluster import Cluster
 from penstock.model.errors import PenstockError
 from penstock.model.plan import PlannedRoute
-from penstock.runtime.handle import Outcome as Moved
+from penstock.runtime.handle import MovedTask
 
 SEEN_MOVES = 50  # whose mean duration is used
 MOVED = "others or a recovery moved tasks during the decision; they stay there"
@@ -50,7 +50,7 @@ class Mover:
         same = (target.application, target.cluster) == (opening.application, opening.cluster)
         return "" if same and reading.steady and reading.epoch == inputs.readings[-1].epoch else DISTURBED
 
-    def apply_decision(self, decision: Decision) -> list[Moved]:
+    def apply_decision(self, decision: Decision) -> list[MovedTask]:
         """Move the tasks as decided."""
         return self._move(placement_after(decision), decision, decision.inputs.policy)
 
@@ -67,7 +67,7 @@ class Mover:
 
     def _move(
         self, placement: Mapping[str, str], decision: Decision, policy: str, routes: tuple[PlannedRoute, ...] = ()
-    ) -> list[Moved]:
+    ) -> list[MovedTask]:
         application, cluster = self._target.application, self._target.cluster
         goal, seed = decision.inputs.objective, decision.inputs.seed
         plan = make_plan(application, cluster, placement, policy=policy, objective=goal, seed=seed, by=routes)
@@ -80,7 +80,7 @@ class PendingRollback(NamedTuple):
     """A change that still has to be rolled back."""
 
     decision: Decision
-    outcome: Outcome  # once that is done
+    outcome: DecisionOutcome  # once that is done
 
 
 def placement_after(decision: Decision) -> dict[str, str]:
@@ -96,6 +96,6 @@ def is_own(decision: Decision, placement: Mapping[str, str], cluster: Cluster) -
     return all(slot in (before[task], after[task]) for task, slot in placement.items())
 
 
-def leave_to_others(outcome: Outcome) -> Outcome:
+def leave_to_others(outcome: DecisionOutcome) -> DecisionOutcome:
     """Return the outcome of a change that is not rolled back, because somebody else has moved tasks since."""
     return replace(outcome, verdict="void", note="; ".join(filter(None, (outcome.note, ELSEWHERE))))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
 from penstock.autopilot.guard import Guard
-from penstock.autopilot.ledger import LEDGER, UNFINISHED, Ledger, Outcome, Swap
+from penstock.autopilot.ledger import LEDGER, UNFINISHED, DecisionOutcome, Ledger, Swap
 from penstock.autopilot.moves import DRIVER_ENDED
 from penstock.autopilot.proposal import find_foreign_cluster
 from penstock.estimate.latency_models import load_models
@@ -177,4 +177,4 @@ def _note_left(run: "Run") -> None:
     ledger = Ledger(path if path.exists() else None)
     if ledger.left is not None and ledger.left.outcome is None:
         number, at = ledger.left.decision.number, run.status().seconds
-        ledger.append(Outcome(number=number, at=at, verdict=UNFINISHED, note=DRIVER_ENDED))
+        ledger.append(DecisionOutcome(number=number, at=at, verdict=UNFINISHED, note=DRIVER_ENDED))

@@ -76,7 +76,7 @@ def propose_with_policy(application: Application, cluster: Cluster, inputs: Inpu
     return Proposal(
         moves=[TaskMove(names[t], cluster.slot_names[now[t]], cluster.slot_names[near[t]]) for t in moves],
         weights=[float(weight) for weight in _weights(planner)[moves]],
-        gain=gain(planner, stops[0].score, chosen.score),
+        gain=relative_gain(planner, stops[0].score, chosen.score),
         predicted_s=-chosen.score if inputs.model and chosen.score > UNSUSTAINED / 2 else None,
         alternatives=alternatives,
         problem="" if moves or np.array_equal(near, now) else f"no move towards {inputs.policy}'s placement has a gain",
@@ -92,11 +92,13 @@ def planner_for(application: Application, cluster: Cluster, inputs: Inputs) -> P
     latency = None
     if inputs.model:
         instance = Instance(loaded, cluster)
-        latency = LatencyModel(instance, _models(inputs.model, _age(inputs.model)), observed_loads(instance, inputs))
+        latency = LatencyModel(
+            instance, _models(inputs.model, _age(inputs.model)), loads_from_readings(instance, inputs)
+        )
     return Planner(loaded, cluster, inputs.objective, inputs.seed, latency=latency)
 
 
-def observed_loads(instance: Instance, inputs: Inputs) -> Loads:
+def loads_from_readings(instance: Instance, inputs: Inputs) -> Loads:
     """Return what tasks processed in the last minutes, scaled to the rate that is offered now.
 
     Components without any tuples yet have their declared load, and so have all before the first readings.
@@ -141,7 +143,7 @@ def find_foreign_cluster(path: str, cluster: Cluster) -> str:
         return ""
 
 
-def checksum(path: str) -> str:
+def checksum_models(path: str) -> str:
     """Return the checksum of a file of latency models; empty if it cannot be read."""
     try:
         return _models(path, _age(path)).checksum if path else ""
@@ -153,7 +155,7 @@ def _age(path: str) -> int:
     return Path(path).stat().st_mtime_ns if Path(path).exists() else 0
 
 
-def gain(planner: Planner, now: float, then: float) -> float:
+def relative_gain(planner: Planner, now: float, then: float) -> float:
     """Return the relative improvement of a score; 1 if the current placement is not allowed."""
     if not np.isfinite(now) or not np.isfinite(then):
         return float(np.isfinite(then)) - float(np.isfinite(now))
@@ -209,6 +211,6 @@ def _without_gone(wanted: Ints, now: Ints, cluster: Cluster, inputs: Inputs) -> 
 
 def _alternative(name: str, stop: Waypoint, stay: Waypoint, planner: Planner, chosen: Waypoint) -> Alternative:
     score = stop.score if np.isfinite(stop.score) else None
-    better = gain(planner, stay.score, stop.score)
+    better = relative_gain(planner, stay.score, stop.score)
     same = stop == chosen
     return Alternative(name=name, moves=len(stop.tasks), score=score, gain=better, chosen=same)

@@ -5,7 +5,7 @@ import numpy as np
 from penstock.autopilot.control_target import Reading, TaskCounts
 from penstock.model.plan import Plan, PlannedRoute, to_placement
 from penstock.model.taskgraph import task_names
-from penstock.runtime.handle import Outcome
+from penstock.runtime.handle import MovedTask
 from penstock.sim.events import Twin, TwinRun, TwinSpan
 
 
@@ -76,7 +76,7 @@ class TwinTarget:
             gone=gone,
         )
 
-    def apply(self, plan: Plan) -> list[Outcome]:
+    def apply(self, plan: Plan) -> list[MovedTask]:
         """Move the tasks whose slots differ in a plan; each is suspended for the time in the twin's costs."""
         wanted = to_placement(plan, self.application, self.cluster).slots
         before = self._run.slots
@@ -84,7 +84,7 @@ class TwinTarget:
         self._run.move(moves)
         self.policy = plan.policy
         names = self.cluster.slot_names
-        return [Outcome(self._names[t], names[before[t]], names[slot], self._move_s) for t, slot in moves.items()]
+        return [MovedTask(self._names[t], names[before[t]], names[slot], self._move_s) for t, slot in moves.items()]
 
     def fail(self, machine: str) -> None:
         """Fail a machine."""

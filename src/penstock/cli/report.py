@@ -14,7 +14,7 @@ from penstock.cli.output import console, duration, number, print_json, size, tab
 from penstock.cli.spark import on_spark
 from penstock.pipeline.report import run_report, telemetry_folder
 from penstock.pipeline.report_rows import EdgeTimes, Latencies, PhaseResult, Report
-from penstock.runtime.storage.run_folder import INFO, find, refuse_unwritable
+from penstock.runtime.storage.run_folder import INFO, find_run, refuse_unwritable
 
 EXAMPLE = "penstock report word-count-20250131-142501 --output report"
 MOST_PHASES = 4  # side by side in 80 columns: the first and the last ones
@@ -86,8 +86,8 @@ def show(report: Report) -> None:
 
 def _found(run: str | None, runs: Path) -> Path:
     if run is None or (runs / run / INFO).is_file():
-        return find(run, runs).path
-    return Path(run) if Path(run).is_dir() else find(run, runs).path  # a folder of telemetry alone is enough
+        return find_run(run, runs).path
+    return Path(run) if Path(run).is_dir() else find_run(run, runs).path  # a folder of telemetry alone is enough
 
 
 def _run(folder: Path, target: Path, master: str | None, settle: float, quiet: bool) -> Report:

@@ -14,7 +14,7 @@ from penstock.cli.formatting import plural
 from penstock.cli.output import duration, number, size, table
 from penstock.model.errors import PenstockError
 from penstock.model.status import ComponentStatus, MachineStatus, Status
-from penstock.runtime.storage.checkpoints import numbers, read_manifest
+from penstock.runtime.storage.checkpoints import load_manifest, numbers
 from penstock.runtime.storage.disk import Posix
 from penstock.runtime.storage.run_folder import RunInfo
 
@@ -403,5 +403,5 @@ def find_resume_point(info: RunInfo) -> str:
     stored = numbers(disk, folder)
     for latest in stored:
         with suppress(PenstockError, OSError):
-            return "" if read_manifest(disk, folder, latest).last else f"resumes from checkpoint {latest}"
+            return "" if load_manifest(disk, folder, latest).last else f"resumes from checkpoint {latest}"
     return "" if stored else "starts again, as no checkpoint is complete"

@@ -15,7 +15,7 @@ from penstock.cli.run_view import clock, next_steps, summary, view
 from penstock.model.errors import PenstockError
 from penstock.model.status import Status
 from penstock.runtime.control_socket import GetLog, GetStatus, ask
-from penstock.runtime.storage.checkpoints import numbers, read_manifest
+from penstock.runtime.storage.checkpoints import load_manifest, numbers
 from penstock.runtime.storage.disk import Posix
 from penstock.runtime.storage.run_folder import NoRun, RunInfo, find_current, last_status, outcome
 
@@ -113,7 +113,7 @@ def last_checkpoint(info: RunInfo) -> dict[str, Any] | None:
     disk, folder = Posix(), str(info.checkpoints_path)
     for number in numbers(disk, folder)[:1]:
         try:
-            manifest = read_manifest(disk, folder, number)
+            manifest = load_manifest(disk, folder, number)
         except (PenstockError, OSError):
             return {"number": number, "source_tuples": None, "last": None}
         source_tuples = sum(task.counted for task in manifest.tasks if task.position)

@@ -9,7 +9,7 @@ import typer
 from penstock.cli.inputs import JsonOption, RunArgument, RunsOption
 from penstock.cli.output import console, errors, print_json
 from penstock.cli.run_view import find_resume_point
-from penstock.runtime.control_socket import Drain, Stop, Unanswered, ask
+from penstock.runtime.control_socket import DrainRun, StopRun, Unanswered, ask
 from penstock.runtime.storage.run_folder import find_running
 
 EXAMPLE = "penstock stop word-count-20250131-142501 --now"
@@ -36,7 +36,7 @@ def stop(
 
     info = find_running(run, runs)
     with suppress(Unanswered):  # it ended before it could answer
-        ask(info, Stop() if now else Drain(), timeout=None, heard=say)
+        ask(info, StopRun() if now else DrainRun(), timeout=None, heard=say)
     if as_json:
         print_json({"run": info.run, "drained": not now, "telemetry": str(info.telemetry_path)})
     else:

@@ -16,7 +16,7 @@ from penstock.model.taskgraph import task_names
 from penstock.model.telemetry import write_records
 from penstock.model.topology import Application
 from penstock.runtime.control_socket import ApplyPlan, GetStatus, ask
-from penstock.runtime.handle import Outcome
+from penstock.runtime.handle import MovedTask
 from penstock.runtime.storage.run_folder import NoRun, RunInfo
 from penstock.startup.executor_discovery import discover
 from penstock.startup.resume import emulated_cluster
@@ -77,7 +77,7 @@ class RemoteTarget:
         self._placement = dict(status.placement)
         return make_reading(status, status.latency, now, seconds, moved)
 
-    def apply(self, plan: Plan) -> list[Outcome]:
+    def apply(self, plan: Plan) -> list[MovedTask]:
         """Move the tasks whose slots differ in a plan."""
         self._status()
         return ask(self._info, ApplyPlan(plan), APPLY_S)

@@ -28,7 +28,7 @@ from penstock.model.errors import PenstockError
 from penstock.model.plan import Plan
 from penstock.model.status import PilotStatus, Status
 from penstock.model.tuples import TuplePolicies
-from penstock.runtime.handle import Handle, LogLine, Outcome
+from penstock.runtime.handle import Handle, LogLine, MovedTask
 from penstock.runtime.storage.run_folder import SOCKETS, NoRun, RunInfo, alive, load, mark_ended, write_info
 
 LONGEST_PATH = 99  # characters that every system takes as the name of a socket
@@ -47,7 +47,7 @@ class Request(msgspec.Struct, Generic[A], frozen=True):
     """A request to a run; `A` is the type of its answer."""
 
 
-class Done(msgspec.Struct, frozen=True):
+class Acknowledgement(msgspec.Struct, frozen=True):
     """An answer without a value."""
 
 
@@ -58,7 +58,7 @@ class LogTail(msgspec.Struct, frozen=True):
     number: int
 
 
-class Hello(Request[Done], frozen=True, tag="hello"):
+class Greet(Request[Acknowledgement], frozen=True, tag="hello"):
     """Check that the driver works."""
 
 
@@ -66,20 +66,20 @@ class GetStatus(Request[Status], frozen=True, tag="status"):
     """Return the status."""
 
 
-class MoveTask(Request[list[Outcome]], frozen=True, tag="move"):
+class MoveTask(Request[list[MovedTask]], frozen=True, tag="move"):
     """Move one task."""
 
     task: str
     slot: str
 
 
-class ApplyPlan(Request[list[Outcome]], frozen=True, tag="apply"):
+class ApplyPlan(Request[list[MovedTask]], frozen=True, tag="apply"):
     """Move the tasks whose slot differs in a plan."""
 
     plan: Plan
 
 
-class SwitchPolicies(Request[TuplePolicies], frozen=True, tag="switch"):
+class SwitchTuplePolicies(Request[TuplePolicies], frozen=True, tag="switch"):
     """Replace the tuple policies."""
 
     tuples: TuplePolicies
@@ -99,11 +99,11 @@ class Steer(Request[PilotStatus], frozen=True, tag="steer"):
     model: str | None = None  # the file of latency models, which the driver reads
 
 
-class Drain(Request[Done], frozen=True, tag="drain"):
+class DrainRun(Request[Acknowledgement], frozen=True, tag="drain"):
     """Stop the sources, process and publish everything in flight, end; answered at the end."""
 
 
-class Stop(Request[Done], frozen=True, tag="stop"):
+class StopRun(Request[Acknowledgement], frozen=True, tag="stop"):
     """End at once; the last checkpoint counts."""
 
 
@@ -113,7 +113,9 @@ class GetLog(Request[LogTail], frozen=True, tag="log"):
     after: int = 0  # only lines after this many
 
 
-AnyRequest = Hello | GetStatus | MoveTask | ApplyPlan | SwitchPolicies | LimitSources | Steer | Drain | Stop | GetLog
+AnyRequest = (
+    Greet | GetStatus | MoveTask | ApplyPlan | SwitchTuplePolicies | LimitSources | Steer | DrainRun | StopRun | GetLog
+)
 
 
 _decode_request: Callable[[bytes], AnyRequest] = json_decoder(AnyRequest)
@@ -127,15 +129,15 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _ANSWERS: dict[type, Any] = {
-    Hello: Done,
+    Greet: Acknowledgement,
     GetStatus: Status,
-    MoveTask: list[Outcome],
-    ApplyPlan: list[Outcome],
-    SwitchPolicies: TuplePolicies,
+    MoveTask: list[MovedTask],
+    ApplyPlan: list[MovedTask],
+    SwitchTuplePolicies: TuplePolicies,
     LimitSources: dict[str, float],
     Steer: PilotStatus,
-    Drain: Done,
-    Stop: Done,
+    DrainRun: Acknowledgement,
+    StopRun: Acknowledgement,
     GetLog: LogTail,
 }
 
@@ -167,7 +169,7 @@ def ask(
             connection.settimeout(hello_s)
             connection.connect(info.socket)
             with connection.makefile("rb") as answers:
-                connection.sendall(_line(Hello()))
+                connection.sendall(_line(Greet()))
                 line = answers.readline(LONGEST_ANSWER)
                 if line:  # whatever it contains: an older version does not know a hello
                     greeted = True
@@ -336,7 +338,7 @@ class ControlServer:
             return [self._handle.move(request.task, request.slot)]
         if isinstance(request, ApplyPlan):
             return self._handle.apply(request.plan)
-        if isinstance(request, SwitchPolicies):
+        if isinstance(request, SwitchTuplePolicies):
             return self._handle.switch(request.tuples)
         if isinstance(request, LimitSources):
             return self._handle.limit(request.limits)
@@ -344,11 +346,11 @@ class ControlServer:
             return self._handle.steer(request.policy, request.shadow, request.model)
         if isinstance(request, GetLog):
             return self._tail(request.after)
-        if isinstance(request, Drain):
+        if isinstance(request, DrainRun):
             self._handle.drain()
-        elif isinstance(request, Stop):
+        elif isinstance(request, StopRun):
             self._handle.stop()
-        return Done()
+        return Acknowledgement()
 
     def _tail(self, after: int) -> LogTail:
         with self._lock:

@@ -12,7 +12,7 @@ from penstock.model.status import PilotStatus, Status
 from penstock.model.tuples import TuplePolicies
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class MovedTask(msgspec.Struct, frozen=True):
     """A task that was moved."""
 
     task: str
@@ -47,11 +47,9 @@ class Steered(Protocol):
 
         `model` is a file of latency models for its predictions.
         """
-        ...
 
     def status(self) -> PilotStatus:
         """Return the status."""
-        ...
 
 
 class Handle(Protocol):
@@ -60,22 +58,18 @@ class Handle(Protocol):
     @property
     def folder(self) -> Path:
         """The run's folder."""
-        ...
 
     def status(self) -> Status:
         """Return the status; after the end, the last one."""
-        ...
 
-    def move(self, task: str, slot: str) -> Outcome:
+    def move(self, task: str, slot: str) -> MovedTask:
         """Move a task, and return when it runs there."""
-        ...
 
-    def apply(self, plan: Plan) -> list[Outcome]:
+    def apply(self, plan: Plan) -> list[MovedTask]:
         """Move the tasks whose slots differ in a plan, switch to its tuple policies, and return when all is done.
 
         Tuple policies that the plan does not name stay in force.
         """
-        ...
 
     def switch(
         self,
@@ -90,7 +84,6 @@ class Handle(Protocol):
         tuples: all of them; None: those in force. routing, sending, slot_ms: some of these, over them. A routing is
         `POLICY` for the application or `STREAM=POLICY` for a stream, or several of these; `none`: no policy.
         """
-        ...
 
     def limit(self, limits: Limits) -> dict[str, float]:
         """Limit the rates of sources in tuples per second, and return all limits in force.
@@ -98,27 +91,21 @@ class Handle(Protocol):
         By source component, all its tasks together; None removes a limit, 0 pauses the source, sources that are not
         named keep theirs. A single number is for all sources together, a single None removes all limits.
         """
-        ...
 
     def steer(self, policy: str | None = None, shadow: bool | None = None, model: str | None = None) -> PilotStatus:
         """Change the policy of the autopilot, `off` disables it, and return its status; None: no change.
 
         `model` is a file of latency models for its predictions.
         """
-        ...
 
     def drain(self, timeout: float | None = None) -> None:
         """End the sources, process and publish what is in flight, and stop; return at the end, or after `timeout` s."""
-        ...
 
     def stop(self) -> None:
         """Stop at once: output since the last checkpoint is not published; a resumed run produces it again."""
-        ...
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end; return whether the run has ended."""
-        ...
 
     def on_log(self, listener: Callable[[LogLine], None]) -> None:
         """Call a function for every log line, in a thread of the run."""
-        ...

@@ -26,10 +26,10 @@ from penstock.runtime.run import Extend, Progress, Run
 from penstock.runtime.spark.executors import Executor, is_local, registered
 from penstock.runtime.spark.jobs import Job, SlotJobs
 from penstock.runtime.spark.shipping import modules_of, ship
-from penstock.runtime.storage.checkpoints import Manifest
+from penstock.runtime.storage.checkpoints import CheckpointManifest
 from penstock.runtime.storage.run_folder import RunInfo
-from penstock.runtime.worker.process import WorkerSettings, main
-from penstock.runtime.worker.tuple_policies import prepare
+from penstock.runtime.worker.process import WorkerSettings, run_worker
+from penstock.runtime.worker.tuple_policies import compile_policies
 
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  addresses to listen on that nobody can call
 
@@ -58,7 +58,7 @@ def launch(
     deployment: Deployment,
     stack: ExitStack,
     *,
-    resumed: Manifest | None = None,
+    resumed: CheckpointManifest | None = None,
     epoch: int = 0,
     progress: Progress = lambda _: None,
 ) -> Run:
@@ -71,7 +71,7 @@ def launch(
     layout = Layout(flow)
     spec = replace(_spec(layout, info, config, deployment), resumed=resumed, epoch=epoch)
     save(plan, info.plan_path)
-    prepare(plan.tuples)
+    compile_policies(plan.tuples)
     host = "127.0.0.1" if is_local(spark) else str(spark.conf.get("spark.driver.host"))
     secret = secrets.token_bytes(32)
     protects = config.execution.protect_frames
@@ -81,7 +81,7 @@ def launch(
     jobs = SlotJobs(spark, info.run)
     run = Run(layout, info, driver, jobs, cluster, stack.pop_all())
     run.extend = deployment.extend
-    work = partial(main, flow)
+    work = partial(run_worker, flow)
 
     def start(site: str, executor: Executor | None) -> Job:
         reached = host if bound in EVERYWHERE else bound

@@ -23,12 +23,12 @@ from penstock.runtime.controller.process import Driver
 from penstock.runtime.controller.run_spec import routes_of
 from penstock.runtime.controller.state_machine import RunFailed
 from penstock.runtime.controller.worker_supervisor import WorkerSupervisor
-from penstock.runtime.handle import LogLine, Outcome, Steered
+from penstock.runtime.handle import LogLine, MovedTask, Steered
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol.controller_messages import Route
 from penstock.runtime.spark.jobs import Job, SlotJobs
 from penstock.runtime.storage import run_folder as folders
-from penstock.runtime.worker.tuple_policies import prepare
+from penstock.runtime.worker.tuple_policies import compile_policies
 
 TICK_S = 0.2  # between two checks of the workers
 STOP_S = 15.0  # for Spark to end the workers' jobs
@@ -90,12 +90,12 @@ class Run:
         """Return the latency of sampled source tuples that ended in the last seconds; None: none ended."""
         return self._driver.ask(lambda now: self._driver.controller.metrics.end_to_end(now, seconds))
 
-    def move(self, task: str, slot: str) -> Outcome:
+    def move(self, task: str, slot: str) -> MovedTask:
         """Move a task, and return when it runs there."""
         done = self._operate([(task, slot)], f"move {task} to {slot}")
-        return done[0] if done else Outcome(task, slot, slot, 0.0)
+        return done[0] if done else MovedTask(task, slot, slot, 0.0)
 
-    def apply(self, plan: Plan) -> list[Outcome]:
+    def apply(self, plan: Plan) -> list[MovedTask]:
         """Move the tasks whose slots differ in a plan, switch to its tuple policies, and return when all is done.
 
         Tuple policies that the plan does not name stay in force.
@@ -234,8 +234,8 @@ class Run:
         label: str,
         routes: tuple[Route, ...] | None = None,
         tuples: TuplePolicies | None = None,
-    ) -> list[Outcome]:
-        prepare(tuples)
+    ) -> list[MovedTask]:
+        compile_policies(tuples)
         ended: threading.Event = threading.Event()
         result: list[Operation] = []
 

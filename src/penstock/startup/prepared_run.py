@@ -122,7 +122,7 @@ def prepare_resumed(request: StartRequest, run: Path | str, stack: ExitStack, ca
     replans = plan is not None or request.policy is not None or config.planning.policy != stored.planning.policy
     known = _known_plan(flow, cluster, plan, config) if replans else None
     policy = known.policy if known is not None else config.planning.policy if replans else found.policy
-    info = folders.resume(info, config, policy)
+    info = folders.record_resume(info, config, policy)
     stack.callback(folders.mark_ended, info)
     found.report(callbacks.notify)
     found.clear()

@@ -28,7 +28,7 @@ from penstock.runtime.handle import LogLine
 from penstock.runtime.layout import Layout
 from penstock.runtime.storage import checkpoints
 from penstock.runtime.storage import run_folder as folder
-from penstock.runtime.storage.checkpoints import Manifest
+from penstock.runtime.storage.checkpoints import CheckpointManifest
 from penstock.runtime.storage.disk import Posix
 from penstock.runtime.storage.run_folder import LogFile, RunInfo, RunLock
 
@@ -48,7 +48,7 @@ class Resumption:
     info: RunInfo
     config: RunConfig  # as stored, with the tuple policies and limits that were in force
     lock: RunLock
-    manifest: Manifest | None  # None: it starts from the beginning
+    manifest: CheckpointManifest | None  # None: it starts from the beginning
     epoch: int  # the last one that was issued
     placement: dict[str, str]  # task -> slot: where tasks should be; empty: unknown
     policy: str  # that placed them
@@ -84,7 +84,7 @@ class Resumption:
 
 def find_resumable(what: str | Path | None, runs: Path = folder.RUNS) -> tuple[RunInfo, RunConfig]:
     """Return a run and its settings; refuse one that has none."""
-    info = folder.find(what, runs)
+    info = folder.find_run(what, runs)
     _refuse_given_up(info)
     if info.config is None:
         problem = f"run {info.run} was started by Penstock {info.version}, which did not store its settings"
@@ -150,14 +150,14 @@ def _inspect(info: RunInfo, stored: RunConfig, flow: Dataflow, lock: RunLock) ->
     return Resumption(info, stored, lock, manifest, epoch, placement, policy, outputs, notes, list(damaged))
 
 
-def _refuse_other(info: RunInfo, manifest: Manifest, flow: Dataflow) -> None:
+def _refuse_other(info: RunInfo, manifest: CheckpointManifest, flow: Dataflow) -> None:
     differences = checkpoints.mismatch(manifest, checkpoints.shape_of(flow))
     if differences:
         problem = f"checkpoint {manifest.number} of run {info.run} does not fit {flow.name!r}: {'; '.join(differences)}"
         raise InvalidInput("resume", f"{problem}. Resume it with the application as it was, or start a new run")
 
 
-def _completed(info: RunInfo, manifest: Manifest) -> AlreadyCompleted:
+def _completed(info: RunInfo, manifest: CheckpointManifest) -> AlreadyCompleted:
     """Publish what was ready, if that was all that was left, and return the error that reports it."""
     disk, place = Posix(), str(info.checkpoints_path.absolute())
     ready = checkpoints.PUBLISHED not in disk.listed(checkpoints.folder_of(place, manifest.number))
@@ -170,7 +170,7 @@ def _completed(info: RunInfo, manifest: Manifest) -> AlreadyCompleted:
     return AlreadyCompleted(f"run {info.run} has completed, there is nothing to resume; {output}", False)
 
 
-def _notes(info: RunInfo, manifest: Manifest | None) -> list[str]:
+def _notes(info: RunInfo, manifest: CheckpointManifest | None) -> list[str]:
     if manifest is None:
         return [f"run {info.run} has no complete checkpoint, it starts from the beginning"]
     emitted = sum(task.counted for task in manifest.tasks if task.position)

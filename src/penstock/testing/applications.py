@@ -27,7 +27,7 @@ DELAY_S = 0.02
 OUTPUT = "output"
 
 
-class Place:
+class Environment:
     """The current environment of an application: the disk of its sinks, and whether its sources may end."""
 
     disk: Disk
@@ -39,7 +39,7 @@ class Numbers(Source[tuple[str, int]]):
 
     rewinds = True
 
-    def __init__(self, make: Callable[[int, int], tuple[str, int]], count: int, place: Place) -> None:
+    def __init__(self, make: Callable[[int, int], tuple[str, int]], count: int, place: Environment) -> None:
         self.make = make
         self.count = count
         self._place = place
@@ -81,7 +81,7 @@ class Parts(Sink[Any]):
 
     exactly_once = True
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Environment) -> None:
         self._place = place
 
     def open(self, context: TaskContext) -> None:
@@ -254,14 +254,14 @@ class Known(NamedTuple):
 
     name: str
     layout: Layout
-    place: Place
+    place: Environment
     sources: dict[str, int]  # source task -> total number of tuples that it emits
     expected: Expected
     group: Callable[[Row], Any]  # rows of a group are in order
     prompt: bool = True  # whether tuples are emitted immediately, except those emitted at the end
 
 
-def published(disk: Disk, folder: str, group: Callable[[Row], Any]) -> Rows:
+def visible_rows(disk: Disk, folder: str, group: Callable[[Row], Any]) -> Rows:
     """Return the visible rows, by group, in the order of each sink task's parts."""
     rows: Rows = {}
     path = f"{folder}/{OUTPUT}"
@@ -319,20 +319,20 @@ def _counted(pairs: Iterable[tuple[str, int]], numbers: bool = True) -> Rows:
     return rows
 
 
-def _count(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
+def _count(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
     counts = flow.operator("count", CountOnly, numbers.fields(0), parallelism=3, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), counts.fields(0), parallelism=2)
     return lambda given, _: _counted(_pairs(shared_keys, given), numbers=False)
 
 
-def _ordered(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
+def _ordered(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
     more = flow.map("more", plus_one, numbers.forward(), parallelism=2, emits=tuple[str, int])
     counts = flow.operator("count", Count, more.fields(0), parallelism=2, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), counts.to_first())
     return lambda given, _: _counted(map(plus_one, _pairs(own_keys, given)))
 
 
-def _sum(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
+def _sum(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
     more = flow.map("more", plus_one, numbers, parallelism=3, emits=tuple[str, int])
     totals = flow.operator("total", Total, more.fields(0), parallelism=2, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), totals, parallelism=2)
@@ -347,7 +347,7 @@ def _sum(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
     return expected
 
 
-def _fork(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
+def _fork(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
     lefts = flow.map("left", left, numbers, parallelism=2)
     rights = flow.map("right", right, flow.filter("even", is_even, numbers), parallelism=1)
     met = flow.operator("meet", Meet, lefts.fields(1), rights.fields(1), parallelism=2, emits=tuple[str, int, int])
@@ -361,7 +361,7 @@ def _fork(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
     return expected
 
 
-def _all(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
+def _all(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
     seen = flow.operator("tally", Tally, numbers.all(), parallelism=3, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), seen.fields(0), parallelism=2)
 
@@ -375,14 +375,14 @@ def _all(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
     return expected
 
 
-def _partial(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
+def _partial(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
     more = flow.map("more", plus_one, numbers.partial_key(0), parallelism=3, emits=tuple[str, int])
     counts = flow.operator("merge", CountOnly, more.fields(0), parallelism=2, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), counts.fields(0), parallelism=2)
     return lambda given, _: _counted(_pairs(shared_keys, given), numbers=False)
 
 
-def _delayed(flow: Dataflow, place: Place, numbers: Outlet) -> Expected:
+def _delayed(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
     later = flow.operator("delay", Delay, numbers.fields(0), parallelism=2, emits=tuple[str, int])
     counts = flow.operator("count", Count, later.fields(0), parallelism=2, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), counts.fields(0), parallelism=2)
@@ -405,7 +405,7 @@ NAMES = tuple(_MADE)
 def known_application(name: str, count: int) -> Known:
     """Return an application whose source tasks emit `count` tuples each; created once and reused."""
     rest, make = _MADE[name]
-    flow, place = Dataflow(name), Place()
+    flow, place = Dataflow(name), Environment()
     numbers = flow.source("numbers", lambda: Numbers(make, count, place), parallelism=2, emits=tuple[str, int])
     expected = rest(flow, place, numbers)
     layout = Layout(flow)

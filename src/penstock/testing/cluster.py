@@ -30,10 +30,10 @@ from penstock.runtime.config import Checkpointing, Execution, FlowControl, RunCo
 from penstock.runtime.controller.operations import Operation
 from penstock.runtime.controller.run_spec import RunSpec, Site, check_placement, routes_of, run_folders
 from penstock.runtime.controller.state_machine import Controller
-from penstock.runtime.handle import LogLine, Outcome
+from penstock.runtime.handle import LogLine, MovedTask
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol import controller_messages, encode, worker_messages
-from penstock.runtime.storage.disk import Disk, Job, Posix
+from penstock.runtime.storage.disk import Disk, Posix, StorageJob
 from penstock.runtime.worker.state_machine import Worker
 from penstock.testing.disk import MemoryDisk
 
@@ -154,7 +154,7 @@ class TestCluster:
         self.controller = Controller(self.layout, spec, self.clock())
         self.workers = [Worker(self.flow, "test", self.clock) for _ in sites]
         self.disk: Disk = MemoryDisk() if capture else Posix()
-        self._jobs: dict[int, deque[Job]] = {}  # for the disk, in order, by owner
+        self._jobs: dict[int, deque[StorageJob]] = {}  # for the disk, in order, by owner
         self._sites = sites
         self._wires: dict[tuple[int, int], deque[bytes]] = {}  # messages in transit, by sender and receiver
         self._awake = dict.fromkeys(range(len(sites)))  # workers with pending work
@@ -220,17 +220,17 @@ class TestCluster:
                 self._awake[receiver] = None
                 self._collect(receiver)
 
-    def move(self, task: str, slot: str) -> Outcome:
+    def move(self, task: str, slot: str) -> MovedTask:
         """Move a task, and return when it runs in the new slot."""
         done = self.apply([(task, slot)])
-        return done[0] if done else Outcome(task, slot, slot, 0.0)
+        return done[0] if done else MovedTask(task, slot, slot, 0.0)
 
     def apply(
         self,
         moves: Sequence[tuple[str, str]],
         routes: tuple[controller_messages.Route, ...] | None = None,
         tuples: TuplePolicies | None = None,
-    ) -> list[Outcome]:
+    ) -> list[MovedTask]:
         """Move tasks one after another; `routes` and `tuples` replace those of the plan."""
         ended: list[Operation] = []
         self.request(moves, ended.append, routes, tuples)
@@ -363,7 +363,7 @@ class TestCluster:
             self._awake[owner] = None
             self._collect(owner)
 
-    def _keep_jobs(self, owner: int, jobs: list[Job]) -> None:
+    def _keep_jobs(self, owner: int, jobs: list[StorageJob]) -> None:
         if jobs:
             self._jobs.setdefault(owner, deque()).extend(jobs)
 

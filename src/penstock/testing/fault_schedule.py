@@ -29,7 +29,7 @@ SENDINGS = (
 )  # fmt: skip
 LABELS = (
     "Register", "Assign", "Ready", "Start", "BeginCheckpoint", "CheckpointSaved", "CheckpointCompleted",
-    "PrepareMove", "MovePrepared", "Move", "Moved", "Ended", "PeerLost", "AbortCheckpoint", "begin checkpoint",
+    "PrepareMove", "MovePrepared", "PerformMove", "Moved", "Ended", "PeerLost", "AbortCheckpoint", "begin checkpoint",
     "end checkpoint", "begin manifest", "end manifest", "begin publish", "end publish", "begin epoch", "end epoch",
     "begin state", "begin journal", "end journal",
 )  # fmt: skip

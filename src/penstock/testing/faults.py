@@ -152,7 +152,7 @@ def _damage(cluster: FaultyCluster, process: WorkerProcess) -> bool:
     if len(numbers) < 2:
         cluster.postpone(Fault("damage"), cluster.events + 30)
         return False
-    manifest = checkpoints.read_manifest(cluster.disk, CHECKPOINTS, numbers[0])
+    manifest = checkpoints.load_manifest(cluster.disk, CHECKPOINTS, numbers[0])
     if manifest.last or not manifest.files:
         return False
     cluster.damaged = True

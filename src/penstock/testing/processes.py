@@ -11,7 +11,7 @@ from penstock.runtime.controller.run_spec import Site
 from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol import controller_messages, encode, worker_messages
-from penstock.runtime.storage.disk import Job
+from penstock.runtime.storage.disk import StorageJob
 from penstock.runtime.worker.state_machine import Worker
 from penstock.testing.simulation import JobObserver, SimulatedLine, SimulatedProcess, Simulation
 
@@ -161,7 +161,7 @@ class WorkerProcess(SimulatedProcess):
         if jobs := outbox.take_jobs():
             self.store(jobs)
 
-    def conclude(self, job: Job, result: Any, problem: str) -> None:
+    def conclude(self, job: StorageJob, result: Any, problem: str) -> None:
         """Pass the result of a job to the worker."""
         job.then(result, problem, self.clock())
         self.wake_soon()
@@ -367,7 +367,7 @@ class DriverProcess(SimulatedProcess):
         self.controller.end_process(number, self.simulation.now)
         self.serve()
 
-    def conclude(self, job: Job, result: Any, problem: str) -> None:
+    def conclude(self, job: StorageJob, result: Any, problem: str) -> None:
         """Report the result of a job to the controller."""
         job.then(result, problem, self.simulation.now)
         self.serve()

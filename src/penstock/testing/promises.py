@@ -11,7 +11,7 @@ from collections import Counter
 from penstock.runtime.protocol import worker_messages
 from penstock.runtime.storage import checkpoints
 from penstock.runtime.worker.input import BrokenProtocol
-from penstock.testing.applications import Known, Rows, published
+from penstock.testing.applications import Known, Rows, visible_rows
 from penstock.testing.disk import MemoryDisk
 
 
@@ -58,7 +58,7 @@ class Promises:
         self._published = marks
         number = int(marks[-1])
         try:
-            manifest = checkpoints.read_manifest(self._disk, self._checkpoints, number)
+            manifest = checkpoints.load_manifest(self._disk, self._checkpoints, number)
         except FileNotFoundError:
             raise Violation(f"checkpoint {number} is published without a manifest") from None
         self._compare(manifest, f"after checkpoint {number}")
@@ -75,12 +75,12 @@ class Promises:
             raise Violation("stopped before its last checkpoint was published")
         self._compare(manifest, "at the end")
 
-    def _given(self, manifest: checkpoints.Manifest) -> dict[str, int]:
+    def _given(self, manifest: checkpoints.CheckpointManifest) -> dict[str, int]:
         return {saved.task: saved.counted for saved in manifest.tasks if saved.task in self._known.sources}
 
-    def _compare(self, manifest: checkpoints.Manifest, when: str) -> None:
+    def _compare(self, manifest: checkpoints.CheckpointManifest, when: str) -> None:
         expected = self._known.expected(self._given(manifest), manifest.last)
-        found = published(self._disk, self._folder, self._known.group)
+        found = visible_rows(self._disk, self._folder, self._known.group)
         if not self._known.prompt and not manifest.last:  # some tuples are emitted later
             cut = {key: rows[: len(found.get(key, ()))] for key, rows in expected.items()}
             expected = {key: rows for key, rows in cut.items() if rows}

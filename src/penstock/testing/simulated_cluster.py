@@ -15,7 +15,7 @@ from penstock.runtime.controller.run_spec import RunSpec, Site, run_folders
 from penstock.runtime.controller.state_machine import NOTHING, Controller
 from penstock.runtime.protocol import worker_messages
 from penstock.runtime.storage import checkpoints
-from penstock.runtime.storage.disk import Job
+from penstock.runtime.storage.disk import StorageJob
 from penstock.testing.applications import known_application
 from penstock.testing.fault_schedule import CHECKPOINTS, FaultSchedule
 from penstock.testing.processes import DriverProcess, WorkerProcess
@@ -236,7 +236,7 @@ class SimulatedCluster(Simulation):
         if process.worker.phase == "running" and process.driver is self.driver:
             self.promises.check_turn(process.name, process.worker.epoch)
 
-    def done(self, process: SimulatedProcess, job: Job, problem: str) -> None:
+    def done(self, process: SimulatedProcess, job: StorageJob, problem: str) -> None:
         """Count a job, and check its effect."""
         self.count(f"{process.name}: {job.about} {problem or 'done'}")
         if process is self.driver:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from penstock.runtime.protocol.frames import decode_frame
-from penstock.runtime.storage.disk import Job
+from penstock.runtime.storage.disk import StorageJob
 from penstock.testing.disk import MemoryDisk, Torn
 
 START = 100.0
@@ -134,7 +134,7 @@ class JobObserver(Protocol):
     def reached(self, label: str, process: "SimulatedProcess") -> None:
         """Note that a message or an action occurs."""
 
-    def done(self, process: "SimulatedProcess", job: Job, problem: str) -> None:
+    def done(self, process: "SimulatedProcess", job: StorageJob, problem: str) -> None:
         """Note that a job is done."""
 
 
@@ -150,10 +150,10 @@ class SimulatedProcess:
         self.alive = True
         self.paused = False
         self.held: list[tuple[Callable[[Any], None], Any]] = []
-        self.jobs: deque[Job] = deque()
+        self.jobs: deque[StorageJob] = deque()
         self._observer = observer
 
-    def store(self, jobs: list[Job]) -> None:
+    def store(self, jobs: list[StorageJob]) -> None:
         """Queue jobs after earlier ones."""
         begin = not self.jobs
         self.jobs.extend(jobs)
@@ -166,7 +166,7 @@ class SimulatedProcess:
             if self.alive:
                 self.simulation.after(self.simulation.disk_delay(), self.end_job, self.jobs[0])
 
-    def end_job(self, job: Job) -> None:
+    def end_job(self, job: StorageJob) -> None:
         """Perform a job, and report its result."""
         if not self.alive or not self.jobs or self.jobs[0] is not job:
             return
@@ -181,7 +181,7 @@ class SimulatedProcess:
         self.conclude(job, result, problem)
         self._begin_job()
 
-    def conclude(self, job: Job, result: Any, problem: str) -> None:
+    def conclude(self, job: StorageJob, result: Any, problem: str) -> None:
         """Report the result of a job."""
         raise NotImplementedError
 

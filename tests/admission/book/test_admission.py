@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from penstock.admission.book import Admitted, Refused, admit, fail, measure_usage, release, replan, set_capacity
 from penstock.admission.book.free_capacity import find_free_capacity
-from penstock.admission.book.paths import Request, paths_in_turn
+from penstock.admission.book.paths import AdmissionRequest, paths_in_turn
 from penstock.estimate.availability import carries
 from penstock.model.book import Book
 from penstock.model.cluster import Cluster, Link, Machine
@@ -47,7 +47,7 @@ def overfull(book: Book) -> list[str]:
 )
 def test_paths_in_turn_have_the_reference_rates(instance: dict[str, Any]) -> None:
     wanted, cluster = build(instance)
-    paths = paths_in_turn(Request(wanted, CANONICAL), find_free_capacity(Book(cluster=cluster)), cluster)
+    paths = paths_in_turn(AdmissionRequest(wanted, CANONICAL), find_free_capacity(Book(cluster=cluster)), cluster)
     rates = [path.rate_tps for path in islice(paths, 3)]
     np.testing.assert_allclose(rates, instance["residual_path_rates"], rtol=1e-9)
 

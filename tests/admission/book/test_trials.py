@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from penstock.admission.book import Admitted, SuggestionKind, fail
 from penstock.admission.book.free_capacity import FreeCapacity, Need
 from penstock.admission.book.path_selection import select_paths
-from penstock.admission.book.paths import Request, Shortage
+from penstock.admission.book.paths import AdmissionRequest, Shortage
 from penstock.admission.book.suggestions import Trials, rounded_down, rounded_up, suggest_increases
 from penstock.model.book import CPU, Book
 from penstock.model.cluster import Cluster, Link, Machine
@@ -93,11 +93,11 @@ def test_suggested_amounts_were_tried_exactly_as_printed() -> None:
 class Banded(Trials):
     """Trials that succeed if an amount is in one of some bands, and record what was tried."""
 
-    def __init__(self, book: Book, request: Request, need: Need, *bands: tuple[float, float]) -> None:
+    def __init__(self, book: Book, request: AdmissionRequest, need: Need, *bands: tuple[float, float]) -> None:
         super().__init__(book, request)
         self.need, self.bands, self.tried = need, bands, set[float]()
 
-    def met(self, room: FreeCapacity, request: Request | None = None) -> bool:
+    def met(self, room: FreeCapacity, request: AdmissionRequest | None = None) -> bool:
         amount = room.whole(self.need)
         self.tried.add(amount)
         return any(low <= amount <= high for low, high in self.bands)
@@ -105,7 +105,7 @@ class Banded(Trials):
 
 @pytest.mark.parametrize("narrow", [(2.42151, 2.42199), (1.5, 1.6), (3.0, 3.0)])
 def test_of_amounts_that_are_enough_only_one_that_can_be_printed_is_offered(narrow: tuple[float, float]) -> None:
-    request = Request(application(rate=20.0), "sparcle")
+    request = AdmissionRequest(application(rate=20.0), "sparcle")
     refused = select_paths(book(), request)
     need = refused.paths[0].limit._replace(element="a", kind=CPU)
     trials = Banded(book(), request, need, narrow, (4.00017, math.inf))

@@ -202,12 +202,12 @@ def checkpointed(run: FakeRun, counted: int, position: object) -> None:
     disk, place = Posix(), str(run.folder / "checkpoints")
     logic = b"" if position is None else msgspec.msgpack.encode(position)
     state = checkpoints.TaskState(position is None, counted, (), (), (), len(logic))
-    data = b"".join(bytes(piece) for piece in checkpoints.pack(state, [logic]))
+    data = b"".join(bytes(piece) for piece in checkpoints.pack_state(state, [logic]))
     entry = TaskEntry(0, 0, len(data), checkpoints.checksum(data), position is None, counted, "", ())
     disk.write(str(Path(checkpoints.folder_of(place, 1)) / "w0.e1"), [data])
     saved = checkpoints.saved(entry, "in[0]", "w0.e1")
     application = run.launch.flow.application
-    manifest = checkpoints.Manifest(
+    manifest = checkpoints.CheckpointManifest(
         run="run",
         number=1,
         epoch=1,

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from penstock.admission.book import BookFile, fail, release, set_capacity
 from penstock.admission.reconciler.service import _scaler
-from penstock.admission.reconciler.state import Phase, read_state, state_file
+from penstock.admission.reconciler.state import PathPhase, read_state, state_file
 from penstock.api.dataflow import Dataflow
 from penstock.api.sinks.discard import Discard
 from penstock.api.sources.generated import Generated
@@ -361,7 +361,7 @@ def test_a_split_log_that_cannot_be_read_rests_its_path_alone(bench: Bench) -> N
     log.mkdir()
     bench.clock.advance(6.0)
     bench.settle()
-    assert bench.reconciler.state().paths[0].phase is Phase.BACKOFF
+    assert bench.reconciler.state().paths[0].phase is PathPhase.BACKOFF
     assert bench.phases()["beta/p0"] == "running"
     log.rmdir()
     log.with_suffix(".aside").rename(log)

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from penstock.admission.book import Admitted, fail, release, replan, restore, set_capacity
 from penstock.admission.reconciler.launch import Launch
 from penstock.admission.reconciler.reconciler import BookReconciler
-from penstock.admission.reconciler.state import Phase, read_state
+from penstock.admission.reconciler.state import PathPhase, read_state
 from penstock.model.book import Book
 from penstock.model.cluster import Cluster, Link
 from penstock.model.errors import PenstockError
@@ -158,10 +158,10 @@ def test_rests_longer_each_time_that_a_run_fails_soon_again(bench: Bench) -> Non
         bench.settle()
         bench.clock.advance(rest - 0.5)
         bench.settle()
-        assert bench.reconciler.state().paths[0].phase is Phase.BACKOFF
+        assert bench.reconciler.state().paths[0].phase is PathPhase.BACKOFF
         bench.clock.advance(1.0)
         bench.settle()
-        assert bench.reconciler.state().paths[0].phase is Phase.RUNNING
+        assert bench.reconciler.state().paths[0].phase is PathPhase.RUNNING
 
 
 def test_does_not_start_a_path_that_failed_by_itself_while_its_machine_is_marked_failed(bench: Bench) -> None:
@@ -220,7 +220,7 @@ def test_tries_again_when_a_run_does_not_start(bench: Bench) -> None:
     bench.refusal = "no room for 3 workers"
     bench.save(admitted(EMPTY, ALPHA.application, paths=1))
     bench.settle()
-    assert bench.reconciler.state().paths[0].phase is Phase.BACKOFF
+    assert bench.reconciler.state().paths[0].phase is PathPhase.BACKOFF
     assert bench.reconciler.state().paths[0].note == "no room for 3 workers"
     bench.refusal = ""
     bench.clock.advance(6.0)
@@ -347,7 +347,7 @@ def test_reports_any_error_of_a_start_and_retries(bench: Bench) -> None:
     bench.save(admitted(EMPTY, ALPHA.application, paths=1))
     bench.settle()
     assert bench.reconciler.state().paths[0].note == "RuntimeError: Java has gone"
-    assert bench.reconciler.state().paths[0].phase is Phase.BACKOFF
+    assert bench.reconciler.state().paths[0].phase is PathPhase.BACKOFF
 
 
 def with_rates(book: Book, *rates: float, version: int | None = None) -> Book:

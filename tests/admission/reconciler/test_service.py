@@ -9,7 +9,7 @@ import pytest
 import penstock as ps
 from penstock.admission.book import BookFile, release
 from penstock.admission.reconciler.service import BookService
-from penstock.admission.reconciler.state import Phase
+from penstock.admission.reconciler.state import PathPhase
 from penstock.model.book import Book
 from penstock.model.errors import InvalidInput, PenstockError
 from tests.admission.reconciler.fakes import admitted
@@ -84,7 +84,7 @@ def test_two_applications_share_a_bottleneck_by_priority_until_one_leaves(tmp_pa
     told: list[str] = []
     warned: list[str] = []
     with ps.serve(file.path, flows, runs=tmp_path / "runs", telemetry=False, report=told.append) as service:
-        wait_until(lambda: [path.phase for path in service.state().paths] == [Phase.RUNNING] * 2)
+        wait_until(lambda: [path.phase for path in service.state().paths] == [PathPhase.RUNNING] * 2)
         with pytest.raises(PenstockError, match="another reconciler"):
             ps.serve(file.path, flows)
         promised = {booking.name: booking.rate_tps for booking in book.bookings}

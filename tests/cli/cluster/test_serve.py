@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from penstock.admission.book import BookFile
-from penstock.admission.reconciler.state import PathState, Phase, ReconcilerState
+from penstock.admission.reconciler.state import PathPhase, PathState, ReconcilerState
 from penstock.cli.cluster.serve import _flow, _table
 from penstock.model.book import Book, Booking
 from penstock.model.errors import InvalidInput
@@ -62,7 +62,7 @@ def test_draws_every_path_and_what_it_is_about() -> None:
 
     paths = tuple(
         PathState(application="alpha", number=n, path=f"p{n}", phase=phase, booked_tps=12.5, machines=("w1",))
-        for n, phase in enumerate((Phase.RUNNING, Phase.DOWN))
+        for n, phase in enumerate((PathPhase.RUNNING, PathPhase.DOWN))
     )
     console = Console(width=100, record=True)
     console.print(_table(ReconcilerState(pid=1, at=0.0, version=1, paths=paths)))

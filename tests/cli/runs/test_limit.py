@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.admission.reconciler.state import PathState, Phase, ReconcilerState, logs_folder, write_state
+from penstock.admission.reconciler.state import PathPhase, PathState, ReconcilerState, logs_folder, write_state
 from penstock.cli.runs.limit import operated
 from penstock.runtime.storage.run_folder import write_info
 from tests.conftest import Ran
@@ -65,7 +65,12 @@ def test_reports_how_long_a_limit_lasts_on_a_booked_run(penstock: Penstock, run:
     write_info(msgspec.structs.replace(run.info, config=config(share=str(machines))))
     assert penstock("runs", "limit", run.info.path, "5").out == "in limited to 5.00/s\n"  # others share machines, too
     path = PathState(
-        application="words", number=0, phase=Phase.RUNNING, run=str(run.info.path), booked_tps=8.0, sources={"in": 8.0}
+        application="words",
+        number=0,
+        phase=PathPhase.RUNNING,
+        run=str(run.info.path),
+        booked_tps=8.0,
+        sources={"in": 8.0},
     )
     write_state(book, ReconcilerState(pid=os.getpid(), at=0.0, version=1, paths=(path,)))
     lower = penstock("runs", "limit", run.info.path, "5").out
@@ -80,7 +85,7 @@ def test_reports_how_long_a_limit_lasts_on_a_booked_run(penstock: Penstock, run:
 
 def test_says_of_each_source_what_its_limit_is_worth() -> None:
     sources = {"cameras": 20.0, "logs": 5.0, "meters": 5.0}
-    path = PathState(application="words", number=0, phase=Phase.RUNNING, booked_tps=30.0, sources=sources)
+    path = PathState(application="words", number=0, phase=PathPhase.RUNNING, booked_tps=30.0, sources=sources)
     mixed = operated(path, {"cameras": 2.0, "logs": 6.0})  # together less than is booked, and meters without a limit
     assert "a lower limit (cameras, booked 20.0/s) is kept until this run ends" in mixed
     assert "a higher limit (logs, booked 5.00/s, meters, booked 5.00/s) is reset" in mixed

@@ -9,7 +9,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from penstock.runtime.storage.checkpoints import numbers, read_manifest
+from penstock.runtime.storage.checkpoints import load_manifest, numbers
 from penstock.runtime.storage.disk import Posix
 from penstock.runtime.storage.run_folder import RunInfo, latest, load
 from tests import ROOT
@@ -123,7 +123,7 @@ def test_skips_a_damaged_checkpoint_and_resumes_a_run_that_was_stopped_at_once(
     assert f"has ended; next: penstock runs resume {info.path}" in ran.out
     assert "resumes from checkpoint" in run.end().out
     last = max(numbers(Posix(), str(info.checkpoints_path)))
-    damage(info, last, read_manifest(Posix(), str(info.checkpoints_path), last).tasks[0].file)
+    damage(info, last, load_manifest(Posix(), str(info.checkpoints_path), last).tasks[0].file)
 
     again = terminal("runs", "resume", info.path, "--duration", 1)
     ended = again.end()

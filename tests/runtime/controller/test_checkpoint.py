@@ -68,7 +68,9 @@ def test_progress_of_alignment_extends_the_timeout() -> None:
     for now in range(4, 60):
         for worker in range(2):
             aligning = worker == 0 and now < 50
-            one.receive(worker, worker_messages.Report(1, now, 1.0, (), (), (), 0.0, 0.0, aligning=aligning), now)
+            one.receive(
+                worker, worker_messages.ActivityReport(1, now, 1.0, (), (), (), 0.0, 0.0, aligning=aligning), now
+            )
         one.tick(now)
         assert (one.checkpointing.problem != "") == (now > 54), now
 

@@ -2,13 +2,13 @@
 
 from penstock.runtime.controller.metrics import Metrics
 from penstock.runtime.layout import Layout
-from penstock.runtime.protocol.worker_messages import Report, TaskReport
+from penstock.runtime.protocol.worker_messages import ActivityReport, TaskReport
 from tests.runtime.words import words
 
 
-def reported(task: int, processed: int, at: float, interval: float = 1.0) -> Report:
+def reported(task: int, processed: int, at: float, interval: float = 1.0) -> ActivityReport:
     one = TaskReport(task=task, processed=processed, emitted=0, busy=0.0, blocked=0.0, queue=0, waiting_out=0)
-    return Report(epoch=0, at=at, interval=interval, tasks=(one,), roots=(), acks=(), cpu=0.0, lag=0.0)
+    return ActivityReport(epoch=0, at=at, interval=interval, tasks=(one,), roots=(), acks=(), cpu=0.0, lag=0.0)
 
 
 def test_counts_processed_tuples_by_task_on_any_worker() -> None:

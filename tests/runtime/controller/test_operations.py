@@ -36,7 +36,7 @@ def test_moves_a_task_once_its_worker_has_prepared_it() -> None:
     ended = moving(one, (1, "w1/0"))
     assert of_kind(one, controller_messages.PrepareMove) == [(0, controller_messages.PrepareMove(1, 1, 1))]
     one.receive(0, worker_messages.MovePrepared(1, 1, ""), 2.0)
-    assert [number for number, _ in of_kind(one, controller_messages.Move)] == [0, 1]
+    assert [number for number, _ in of_kind(one, controller_messages.PerformMove)] == [0, 1]
     one.receive(1, worker_messages.Moved(1, 1, 2.25, 2.5), 3.0)
     assert one.placement[1] == "w1/0"
     assert [(done.task, done.before, done.after, done.seconds) for done in ended[0].done] == [
@@ -51,7 +51,7 @@ def test_gives_up_a_move_that_is_not_answered() -> None:
     assert "same[0] did not answer in 30 s" in str(ended[0].error)
     assert of_kind(one, controller_messages.ReleaseTask) == [(0, controller_messages.ReleaseTask(1, 1, 1))]
     one.receive(0, worker_messages.MovePrepared(1, 1, ""), PREPARE_S + 3.0)
-    assert not of_kind(one, controller_messages.Move)
+    assert not of_kind(one, controller_messages.PerformMove)
 
 
 def test_a_slow_move_ends_without_a_recovery() -> None:
@@ -65,7 +65,7 @@ def test_a_slow_move_ends_without_a_recovery() -> None:
     one.receive(1, worker_messages.Moved(1, 1, 2.0, 90.0), 90.0)
     assert one.placement == ["w0/0", "w1/0", "w1/0", "w1/0"]
     assert len(ended) == 1
-    assert len(of_kind(one, controller_messages.Move)) == 2  # to two workers: none follows it
+    assert len(of_kind(one, controller_messages.PerformMove)) == 2  # to two workers: none follows it
 
 
 def test_waits_for_a_move_while_workers_send_messages() -> None:

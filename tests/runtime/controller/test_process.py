@@ -30,7 +30,7 @@ from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.handle import LogLine
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol import controller_messages, encode, transport, worker_messages
-from penstock.runtime.protocol.transport import Connection, ConnectionLost, call, hello
+from penstock.runtime.protocol.transport import Connection, ConnectionLost, connect, hello
 from penstock.runtime.run import Run, _FromOutside
 from penstock.runtime.spark.executors import Executor
 from penstock.runtime.spark.jobs import Job, SlotJobs
@@ -38,7 +38,7 @@ from penstock.runtime.storage import run_folder as folder
 from penstock.runtime.storage.telemetry_writer import Recorder
 from penstock.runtime.worker import log_capture
 from penstock.runtime.worker.process import Shell, WorkerSettings
-from penstock.runtime.worker.process import main as shell_main
+from penstock.runtime.worker.process import run_worker as shell_main
 from penstock.runtime.worker.state_machine import Worker
 from penstock.testing import Captured
 from tests.runtime.controllers import ONLY_LAST
@@ -150,7 +150,7 @@ def test_a_run_stores_its_outcome_and_reason(tmp_path: Path) -> None:
         assert run.wait(PATIENCE)
         found = folder.load(run.folder)
         assert folder.outcome(found) == ("failed", "count[0]: ValueError: too much on tuple 'x'")
-        again = folder.resume(found, found.settings, "")
+        again = folder.record_resume(found, found.settings, "")
         assert (again.outcome, again.reason, folder.last_status(again)) == ("", "", None)
 
 
@@ -267,7 +267,7 @@ def test_no_frame_of_an_unauthenticated_connection_ends_an_epoch() -> None:
     one.start()
     host, port = one.address
     settings = WorkerSettings("r", "w0", host, port, SECRET.hex(), "")
-    shell = Shell(endless().flow, settings, call(host, port, SECRET, hello("r", -1, 0)))
+    shell = Shell(endless().flow, settings, connect(host, port, SECRET, hello("r", -1, 0)))
     worker = Thread(target=shell.serve, daemon=True)
     worker.start()
     wait_for(one, lambda: one.controller.phase == "running")
@@ -299,7 +299,7 @@ def test_a_run_with_protected_frames_rejects_workers_without() -> None:
     made = RunSpec("r", (Site("w0", ("w0/0",)),), ("w0/0",) * 3, RunConfig(checkpointing=ONLY_LAST, recovery=SLOW))
     one = Driver(Controller(layout(), made, 0.0), SECRET, listen_for_workers("127.0.0.1"), protects=True)
     one.start()
-    with closing(call(*one.address, SECRET, hello("r", -1, 0))) as plain:
+    with closing(connect(*one.address, SECRET, hello("r", -1, 0))) as plain:
         plain.flush()
         Faked.hear(plain, lambda: False, until_closed=True)
     settings = WorkerSettings("r", "w0", *one.address, SECRET.hex(), "", protects=True)
@@ -313,11 +313,12 @@ def test_an_exception_while_reading_a_connection_closes_only_that_one() -> None:
     with registered() as (one, worker):
         heard: list[str] = []
         one.on_log(lambda line: heard.append(line.text))
-        with closing(call(*one.address, SECRET, hello("r", 10**6, 1, heartbeat=True))) as heart:
+        with closing(connect(*one.address, SECRET, hello("r", 10**6, 1, heartbeat=True))) as heart:
             Faked.hear(heart, lambda: False, until_closed=True)  # a worker that there is not
         unknown = worker_messages.TaskReport(10**6, 1, 1, 0.0, 0.0, 0, 0)  # a task that there is not
         worker.say(
-            worker.control, worker_messages.Report(one.controller.epoch, 0.0, 0.25, (unknown,), (), (), 0.0, 0.0)
+            worker.control,
+            worker_messages.ActivityReport(one.controller.epoch, 0.0, 0.25, (unknown,), (), (), 0.0, 0.0),
         )
         wait_for(one, lambda: not one.controller.members[0].alive)
         assert one.controller.error == ""
@@ -331,7 +332,7 @@ def test_a_worker_sends_its_last_lines_and_the_number_of_dropped_ones(monkeypatc
     one.start()
     host, port = one.address
     settings = WorkerSettings("r", "w0", host, port, SECRET.hex(), "")
-    shell = Shell(layout().flow, settings, call(host, port, SECRET, hello("r", -1, 0)))
+    shell = Shell(layout().flow, settings, connect(host, port, SECRET, hello("r", -1, 0)))
     worker = Thread(target=shell.serve, daemon=True)
     worker.start()
     assert one.ended.wait(PATIENCE)
@@ -380,7 +381,7 @@ def test_a_worker_closes_everything_if_its_shell_fails() -> None:
     one.start()
     host, port = one.address
     settings = WorkerSettings("r", "w0", host, port, SECRET.hex(), "")
-    shell = Breaking(layout().flow, settings, call(host, port, SECRET, hello("r", -1, 0)))
+    shell = Breaking(layout().flow, settings, connect(host, port, SECRET, hello("r", -1, 0)))
     with pytest.raises(RuntimeError, match="a defect"):
         shell.serve()
     one.ask(one.controller.stop)
@@ -395,12 +396,12 @@ class Faked:
 
     def __init__(self, one: Driver) -> None:
         self.where = one.address
-        self.control = call(*self.where, SECRET, hello("r", -1, 0))
+        self.control = connect(*self.where, SECRET, hello("r", -1, 0))
         self.say(self.control, worker_messages.Register("w0", "127.0.0.1", 1, 2))
 
     def beat(self, incarnation: int) -> Connection:
         """Begin to beat."""
-        heart = call(*self.where, SECRET, hello("r", 0, incarnation, heartbeat=True))
+        heart = connect(*self.where, SECRET, hello("r", 0, incarnation, heartbeat=True))
         self.say(heart, worker_messages.Heartbeat(12.5, 1, 0.0, 0.0))
         return heart
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.runtime.controller.progress import Done, TupleTrees
+from penstock.runtime.controller.progress import CompletedTree, TupleTrees
 
 
 def tree(ids: list[int]) -> list[tuple[str, int]]:
@@ -22,20 +22,20 @@ def test_a_tree_is_complete_after_all_reports_in_any_order(told: list[tuple[str,
         found = trees.root(5, 3, 10.0, 20.0) if kind == "root" else trees.ack(5, ids, 10.0 + place, 20.0)
         assert (found is not None) == (place == len(told) - 1)
     latest = max(10.0 + place for place, (kind, _) in enumerate(told) if kind == "ack")
-    assert found == Done(5, 3, 10.0, latest)
+    assert found == CompletedTree(5, 3, 10.0, latest)
     assert len(trees) == 0
 
 
 def test_a_root_without_descendants_is_complete_at_once() -> None:
     trees = TupleTrees()
     assert trees.root(5, 0, 1.0, 1.0) is None
-    assert trees.ack(5, 0, 1.25, 1.0) == Done(5, 0, 1.0, 1.25)
+    assert trees.ack(5, 0, 1.25, 1.0) == CompletedTree(5, 0, 1.0, 1.25)
 
 
 def test_accepts_negative_times() -> None:
     trees = TupleTrees()
     trees.root(5, 0, -3.0, -2.0)
-    assert trees.ack(5, 0, -2.5, -2.0) == Done(5, 0, -3.0, -2.5)
+    assert trees.ack(5, 0, -2.5, -2.0) == CompletedTree(5, 0, -3.0, -2.5)
 
 
 def test_counts_and_discards_trees_that_time_out() -> None:

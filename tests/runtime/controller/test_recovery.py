@@ -228,7 +228,7 @@ def resumed(tmp_path: Path) -> tuple[Prompt, Path]:
     flow = controllers.layout().flow
     saved = checkpoints.Saved("out[0]", "w0.e1", 0, 0, 0, False, 0, "", ((str(temporary), str(final)),))
     shape = checkpoints.shape_of(flow)
-    made = checkpoints.Manifest(
+    made = checkpoints.CheckpointManifest(
         run="r",
         number=1,
         epoch=1,

@@ -174,8 +174,8 @@ def test_measures_and_records_clocks() -> None:
 
 def test_log_lines_have_their_origin() -> None:
     one = running()
-    one.receive(1, worker_messages.Log(5.0, "info", "same", 1, "hello"), 2.0)
-    one.receive(1, worker_messages.Log(5.0, "warning", "", -1, "slow"), 2.0)
+    one.receive(1, worker_messages.LogMessage(5.0, "info", "same", 1, "hello"), 2.0)
+    one.receive(1, worker_messages.LogMessage(5.0, "warning", "", -1, "slow"), 2.0)
     assert [line.speaker for line in one.outbox.lines] == ["same[1]", "w1"]
 
 
@@ -187,9 +187,11 @@ def test_latencies_are_in_the_controllers_time() -> None:
             one.receive(number, worker_messages.Pong(ping.number, 2.0 + step + 100.0 * number), 2.0 + step)
         one.outbox.commands.clear()
     root, ack = worker_messages.Root(9, 0, 5.0, 5.0), worker_messages.Ack(9, 77, 5.0)
-    one.receive(0, worker_messages.Report(1, 5.25, 0.25, (), (root,), (ack,), 0.0, 0.0), 5.25)
+    one.receive(0, worker_messages.ActivityReport(1, 5.25, 0.25, (), (root,), (ack,), 0.0, 0.0), 5.25)
     one.receive(
-        1, worker_messages.Report(1, 105.25, 0.25, (), (), (worker_messages.Ack(9, 77, 105.125),), 0.0, 0.0), 5.25
+        1,
+        worker_messages.ActivityReport(1, 105.25, 0.25, (), (), (worker_messages.Ack(9, 77, 105.125),), 0.0, 0.0),
+        5.25,
     )
     latency = one.status(5.5).latency
     assert latency is not None

@@ -25,15 +25,15 @@ from penstock.runtime.protocol.transport import (
     MAX_PENDING,
     PROTOCOL,
     SELECTABLE,
+    CallerProof,
     Connection,
     ConnectionLost,
     Hello,
     PendingConnections,
-    Proof,
     Watch,
     Welcome,
-    call,
     call_until_open,
+    connect,
     decode_greeting,
     hello,
     listen,
@@ -147,7 +147,7 @@ def test_frames_survive_any_splitting(frames: list[bytes], cuts: list[int]) -> N
         welcome = decode_greeting(one.recv(4096)[HEADER.size :])
         assert isinstance(welcome, Welcome)
         prover = Connection(one.dup(), SECRET)
-        sent = frame(encode(Proof(prover._prove(b"call", welcome.nonce))), 1) + sent
+        sent = frame(encode(CallerProof(prover._prove(b"call", welcome.nonce))), 1) + sent
         prover.close()
         got: list[bytes] = []
         one.setblocking(True)
@@ -176,7 +176,7 @@ def test_what_a_slow_reader_does_not_take_is_buffered_and_counted() -> None:
 def test_the_accepting_end_rejects_a_caller_without_the_secret() -> None:
     with sockets() as (one, two):
         other = Connection(two, SECRET)
-        one.sendall(frame(signed(hello("run", 0, 0)), 0) + frame(encode(Proof(b"guess")), 1))
+        one.sendall(frame(signed(hello("run", 0, 0)), 0) + frame(encode(CallerProof(b"guess")), 1))
         with pytest.raises(ConnectionLost, match="it does not know the run's secret"):
             read(other)
         assert not other.opened
@@ -198,7 +198,7 @@ def test_a_proof_that_was_overheard_opens_nothing_a_second_time() -> None:
         overheard = other._prove(b"call", other._nonce)
     with sockets() as (one, two):
         again = Connection(two, SECRET)
-        one.sendall(frame(signed(hello("run", 0, 0)), 0) + frame(encode(Proof(overheard)), 1))
+        one.sendall(frame(signed(hello("run", 0, 0)), 0) + frame(encode(CallerProof(overheard)), 1))
         with pytest.raises(ConnectionLost, match="secret"):
             read(again)
 
@@ -212,7 +212,7 @@ def test_the_answer_to_a_call_is_no_proof_of_a_caller() -> None:
         one.settimeout(PATIENCE)
         welcome = decode_greeting(one.recv(4096)[HEADER.size :])
         assert isinstance(welcome, Welcome)
-        one.sendall(frame(encode(Proof(welcome.proof)), 1))
+        one.sendall(frame(encode(CallerProof(welcome.proof)), 1))
         with pytest.raises(ConnectionLost, match="secret"):
             read(other)
 
@@ -449,7 +449,7 @@ def test_a_peer_is_accepted_though_silent_connections_keep_coming() -> None:
             dropped.extend(late)
 
         crowd()
-        peer = stack.enter_context(closing(call(host, port, SECRET, hello("run", 0, 0))))
+        peer = stack.enter_context(closing(connect(host, port, SECRET, hello("run", 0, 0))))
         peer.flush()
         watch.wait(PATIENCE)
         (mine,) = pending.accept(1.0)

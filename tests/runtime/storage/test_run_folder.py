@@ -19,13 +19,13 @@ from penstock.runtime.storage.run_folder import (
     RunInUse,
     RunLock,
     create,
-    find,
+    find_run,
     find_running,
     latest,
     load,
     mark_ended,
+    record_resume,
     refuse_unwritable,
-    resume,
     write_info,
 )
 from tests.settings import config
@@ -62,7 +62,7 @@ def test_only_its_user_can_read_a_folder_by_default(tmp_path: Path) -> None:
     shared = create("a", tmp_path / "runs", config=config(umask=0o027))
     assert modes(shared) == ["750", "750", "750"]
     info.path.chmod(0o755)  # as an earlier version has made it
-    assert modes(resume(info, CONFIG, ""))[0] == "700"
+    assert modes(record_resume(info, CONFIG, ""))[0] == "700"
 
 
 def test_an_existing_folder_keeps_its_permissions(tmp_path: Path) -> None:
@@ -91,16 +91,16 @@ def test_telemetry_may_go_elsewhere(tmp_path: Path) -> None:
 def test_finds_a_folder_that_was_moved(tmp_path: Path) -> None:
     info = create("a", tmp_path / "runs")
     moved = info.path.rename(tmp_path / "kept")
-    assert find(moved, tmp_path / "runs").telemetry_path == tmp_path / "kept" / "telemetry"
+    assert find_run(moved, tmp_path / "runs").telemetry_path == tmp_path / "kept" / "telemetry"
 
 
 def test_without_a_name_the_latest_is_found_and_by_name_any(tmp_path: Path) -> None:
     first, second = create("b", tmp_path), create("a", tmp_path)
     later(second, 5)
     assert latest(tmp_path).run == second.run
-    assert find(None, tmp_path).run == second.run
-    assert find(first.run, tmp_path).run == first.run
-    assert find(str(first.path), Path("nowhere")).run == first.run
+    assert find_run(None, tmp_path).run == second.run
+    assert find_run(first.run, tmp_path).run == first.run
+    assert find_run(str(first.path), Path("nowhere")).run == first.run
 
 
 def test_the_latest_that_runs_is_found_behind_one_that_has_ended(tmp_path: Path) -> None:
@@ -126,15 +126,15 @@ def test_a_run_whose_driver_lives_is_preferred_to_a_later_dead_one(tmp_path: Pat
 
 def test_reports_that_there_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(NoRun, match=r"there is none in .*nowhere; start one with penstock run"):
-        find(None, tmp_path / "nowhere")
+        find_run(None, tmp_path / "nowhere")
 
 
 def test_suggests_names_for_an_unknown_run(tmp_path: Path) -> None:
     info = create("a", tmp_path)
     with pytest.raises(UnknownName, match=f"no run is named 'b'; there are {info.run}"):
-        find("b", tmp_path)
+        find_run("b", tmp_path)
     with pytest.raises(NoRun, match=r"is not a run's folder, it has no run\.json"):
-        find(tmp_path, tmp_path)
+        find_run(tmp_path, tmp_path)
 
 
 def test_rejects_a_foreign_file_without_hiding_other_runs(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_rejects_a_foreign_file_without_hiding_other_runs(tmp_path: Path) -> Non
     (tmp_path / "odd").mkdir()
     (tmp_path / "odd" / "run.json").write_text('{"run": 3}')
     with pytest.raises(FileProblem, match=r"odd/run\.json: not what a run writes"):
-        find("odd", tmp_path)
+        find_run("odd", tmp_path)
     assert latest(tmp_path).run == info.run
 
 
@@ -222,7 +222,7 @@ def test_a_resumed_run_has_its_new_settings_and_what_was_left_behind_is_removed(
     (info.path / "spark" / "local").mkdir(parents=True)
     dead = msgspec.structs.replace(mark_ended(info), pid=1, socket=str(home / "control"), version="0.0.1")
     write_info(dead)
-    mine = resume(load(info.path), config(slots=3), "t-storm")
+    mine = record_resume(load(info.path), config(slots=3), "t-storm")
     assert load(info.path) == mine
     assert (mine.pid, mine.socket, mine.ended, mine.resumed) == (os.getpid(), "", None, 1)
     assert (mine.policy, mine.version, mine.started) == ("t-storm", info.version, info.started)
@@ -245,7 +245,7 @@ def test_removes_nothing_but_a_dead_socket(tmp_path: Path, home: Path) -> None:
         named = [elsewhere / "precious", elsewhere / "control", home / "precious", home / "live", linked / "control"]
         try:
             for path in named:
-                resume(msgspec.structs.replace(info, socket=str(path)), CONFIG, "")
+                record_resume(msgspec.structs.replace(info, socket=str(path)), CONFIG, "")
                 assert all(each.exists() for each in named), path
         finally:
             linked.unlink()
@@ -262,7 +262,7 @@ def test_rejects_a_folder_with_invalid_values(tmp_path: Path) -> None:
 
 def test_a_driver_that_was_replaced_does_not_end_the_run(tmp_path: Path) -> None:
     first = create("a", tmp_path, config=CONFIG)
-    second = resume(first, CONFIG, "")
+    second = record_resume(first, CONFIG, "")
     assert mark_ended(first) == second
     assert load(first.path).ended is None
     assert mark_ended(second).ended is not None

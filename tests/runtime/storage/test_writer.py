@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.runtime.storage.disk import Disk, Job, Writer
+from penstock.runtime.storage.disk import Disk, StorageJob, Writer
 
 PATIENCE = 20.0
 
@@ -22,8 +22,10 @@ def concluded(writer: Writer) -> None:
         sleep(0.001)
 
 
-def job(do: Callable[[Disk], Any], heard: list[Any]) -> Job:
-    return Job("a job", do, lambda result, problem, _: heard.append((result, problem, threading.current_thread())))
+def job(do: Callable[[Disk], Any], heard: list[Any]) -> StorageJob:
+    return StorageJob(
+        "a job", do, lambda result, problem, _: heard.append((result, problem, threading.current_thread()))
+    )
 
 
 def test_runs_jobs_in_order_in_another_thread_and_concludes_them_here(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import penstock as ps
 from penstock.api.contracts import Operator, Sink, TaskContext
 from penstock.api.on_error import ErrorPolicy
-from penstock.runtime.worker.error_policy import Attempt, Guard
+from penstock.runtime.worker.error_policy import Attempt, ErrorGuard
 from penstock.runtime.worker.logic import UserError
 from penstock.testing import ApplicationFailed, Captured, TestCluster, run, tiny_cluster
 from tests.runtime.flows import Given
@@ -92,11 +92,11 @@ class Ticking(Operator[int, float]):
         return self.began
 
 
-def a_guard(policy: ErrorPolicy, logic: Any) -> tuple[Guard, list[ps.DeadLetter]]:
+def a_guard(policy: ErrorPolicy, logic: Any) -> tuple[ErrorGuard, list[ps.DeadLetter]]:
     letters: list[ps.DeadLetter] = []
     context = TaskContext("halves", 3, 4)
     logic.open(context)
-    guard = Guard(policy, Captured(letters), logic, context)
+    guard = ErrorGuard(policy, Captured(letters), logic, context)
     guard.open()
     return guard, letters
 

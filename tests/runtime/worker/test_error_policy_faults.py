@@ -11,7 +11,7 @@ import penstock as ps
 from penstock.api.contracts import Operator, TaskContext
 from penstock.api.dataflow import Dataflow, Outlet
 from penstock.testing import applications
-from penstock.testing.applications import Count, Given, Parts, Place, Rows, own_keys
+from penstock.testing.applications import Count, Environment, Given, Parts, Rows, own_keys
 from penstock.testing.fault_schedule import FaultSchedule, draw_schedule, drawn_policies
 from penstock.testing.faults import FaultyCluster
 
@@ -43,7 +43,7 @@ class Unsteady(Operator[tuple[str, int], tuple[str, int]]):
         """Return nothing: whether it has raised on a number before makes no difference in the end."""
 
 
-def guarded(flow: Dataflow, place: Place, numbers: Outlet) -> Any:
+def guarded(flow: Dataflow, place: Environment, numbers: Outlet) -> Any:
     policy = ps.Retry(times=2, wait=0.003, then=ps.Skip())
     kind = tuple[str, int]
     steady = flow.operator("steady", Unsteady, numbers.fields(0), parallelism=2, emits=kind, errors=policy)

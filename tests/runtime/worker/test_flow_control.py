@@ -11,7 +11,7 @@ from penstock.api.logic import MapOperator
 from penstock.model.topology import Component, Grouping, Kind
 from penstock.runtime.protocol.controller_messages import Peer
 from penstock.runtime.protocol.frames import Credit
-from penstock.runtime.worker.flow_control import FlowControl
+from penstock.runtime.worker.flow_control import CreditControl
 from penstock.runtime.worker.input import Delivery, Inbox, InChannel
 from penstock.runtime.worker.output import Lane, OutQueue
 from penstock.runtime.worker.routing import Early, TaskDirectory
@@ -63,7 +63,7 @@ def a_task(number: int, inbox: Inbox, queues: list[OutQueue]) -> Task:
     return Task(number, Component(name="same", kind=Kind.OPERATOR), context, code, inbox, queues, "a/0", SourceLimits())
 
 
-def ends() -> tuple[FlowControl, FlowControl, Windows, Task, Task, deque[Credit]]:
+def ends() -> tuple[CreditControl, CreditControl, Windows, Task, Task, deque[Credit]]:
     """Return the flow control of two workers, what sets the receiver's windows, their tasks, and the wire between."""
     slots, placement = {"a/0": 0, "b/0": 1}, ("a/0", "b/0")
     peers = (Peer("a", "h", 1, 1), Peer("b", "h", 2, 2))
@@ -81,7 +81,8 @@ def ends() -> tuple[FlowControl, FlowControl, Windows, Task, Task, deque[Credit]
     sending.add(source)
     receiving.add(target)
     flows = [
-        FlowControl(1, MAXIMUM, directory, windows, Nobody(), post, RunningTask()) for directory in (sending, receiving)
+        CreditControl(1, MAXIMUM, directory, windows, Nobody(), post, RunningTask())
+        for directory in (sending, receiving)
     ]
     return flows[0], flows[1], windows, source, target, wire
 
@@ -148,7 +149,7 @@ def test_a_narrower_window_is_taken_out_of_the_credit_and_no_more_than_that() ->
 def test_credit_for_a_task_that_moves_here_waits_for_it() -> None:
     peers, arrivals = (Peer("a", "h", 1, 1),), Nobody(frozenset({0}))
     directory = TaskDirectory(0, peers, {"a/0": 0}, ("a/0", "a/0"))
-    flow = FlowControl(1, MAXIMUM, directory, Windows(), arrivals, lambda *_: None, RunningTask())
+    flow = CreditControl(1, MAXIMUM, directory, Windows(), arrivals, lambda *_: None, RunningTask())
     credit = Credit(1, 3, 0, 1, 8, 0)
     flow.receive(credit)
     assert arrivals.kept == [credit]

@@ -10,7 +10,7 @@ import pytest
 from penstock.runtime.protocol import controller_messages, encode, worker_messages
 from penstock.runtime.protocol.transport import Connection, Watch
 from penstock.runtime.worker import heartbeat as module
-from penstock.runtime.worker.heartbeat import Controller, Heartbeat
+from penstock.runtime.worker.heartbeat import ControllerAddress, HeartbeatThread
 
 SECRET = b"s" * 32
 PATIENCE = 20.0
@@ -29,7 +29,7 @@ class Alive:
 @contextmanager
 def beating(listener: socket.socket, worker: Alive) -> Iterator[None]:
     host, port = listener.getsockname()
-    heartbeat = Heartbeat(worker, Controller(host, port, SECRET, "r", 3, 5), lease_s=2.0)
+    heartbeat = HeartbeatThread(worker, ControllerAddress(host, port, SECRET, "r", 3, 5), lease_s=2.0)
     heartbeat.start()
     try:
         yield
@@ -87,7 +87,7 @@ def test_reconnects_when_its_connection_is_closed(monkeypatch: pytest.MonkeyPatc
 def test_ends_without_a_controller_when_it_is_closed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host, port = listener.getsockname()
-    heartbeat = Heartbeat(Alive(), Controller(host, port, SECRET, "r", 0, 1), 2.0)
+    heartbeat = HeartbeatThread(Alive(), ControllerAddress(host, port, SECRET, "r", 0, 1), 2.0)
     heartbeat.start()
     heartbeat.close(PATIENCE)
     assert not heartbeat.is_alive()

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.api.contracts import Operator, Source, TaskContext
 from penstock.api.logic import FlatMapOperator, MapOperator
-from penstock.runtime.worker.logic import LogicState, UserError, call, listed
+from penstock.runtime.worker.logic import LogicState, UserError, call_author, listed
 
 
 def test_an_exception_of_a_generator_is_the_authors_too() -> None:
@@ -17,7 +17,7 @@ def test_an_exception_of_a_generator_is_the_authors_too() -> None:
     with pytest.raises(UserError):
         listed(broken)
     with pytest.raises(UserError):
-        call(lambda: 1 // 0)
+        call_author(lambda: 1 // 0)
     assert listed(lambda: None) == []
 
 

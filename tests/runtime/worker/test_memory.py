@@ -13,7 +13,7 @@ from penstock.model.telemetry import RecordKind
 from penstock.runtime.config import FlowControl, RunConfig, Telemetry
 from penstock.runtime.controller.run_spec import run_folders
 from penstock.runtime.protocol import controller_messages, worker_messages
-from penstock.runtime.worker.reporting import Process, resident_mb
+from penstock.runtime.worker.reporting import ProcessUsage, resident_mb
 from penstock.runtime.worker.state_machine import Worker
 from penstock.startup.executor_discovery import host_capacity
 from penstock.testing import Captured, ManualClock, run
@@ -56,7 +56,7 @@ def test_a_process_reports_the_capacity_of_its_machine_and_the_share_that_it_use
     flow = Dataflow("small")
     flow.sink("out", Captured([]), flow.source("in", Generated(int, rate=1.0)))
     clock, used = ManualClock(), [3.0]
-    worker = Worker(flow, "r", clock, process=Process(lambda: used[0]))
+    worker = Worker(flow, "r", clock, process=ProcessUsage(lambda: used[0]))
     peers = (controller_messages.Peer("m/0", "127.0.0.1", 1, 1),)
     worker.command(
         controller_messages.Assign(
@@ -78,6 +78,8 @@ def test_a_process_reports_the_capacity_of_its_machine_and_the_share_that_it_use
     (record,) = flows.of_kind(worker.take_records(), RecordKind.MACHINE)
     assert (record.capacity_cpu, record.capacity_mb) == (4.0, 1e6)
     assert record.busy == pytest.approx(1.2 / 2.0 / 4.0)
-    (report,) = [message for message in worker.outbox.take_messages() if isinstance(message, worker_messages.Report)]
+    (report,) = [
+        message for message in worker.outbox.take_messages() if isinstance(message, worker_messages.ActivityReport)
+    ]
     assert report.cpu == pytest.approx(0.6)  # people are shown how near the process is to all of a core
     worker.command(controller_messages.Stop())

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from penstock.admission.book.changes import RateChange, compare_rates
 from penstock.admission.book.free_capacity import MEMORY
 from penstock.admission.book.path_selection import PathSelection, rank_elements, select_paths
-from penstock.admission.book.paths import POLICY, Request
+from penstock.admission.book.paths import POLICY, AdmissionRequest
 from penstock.admission.book.sharing import recompute_shares
 from penstock.admission.book.shortages import describe_limit, describe_needs, describe_users, explain_shortage
 from penstock.admission.book.suggestions import Suggestion, suggestions
@@ -66,7 +66,7 @@ def admit(
     """
     book.refuse_booked(application.name)
     _refuse_nonsense(application, paths, estimate)
-    request = Request(application, policy, paths, seed, application.priority, reliable_routes)
+    request = AdmissionRequest(application, policy, paths, seed, application.priority, reliable_routes)
     return _decided(book, book, len(book.bookings), request, given, advise)
 
 
@@ -86,12 +86,14 @@ def replan(
     booking, position = book[name], book.index[name]
     others = tuple(other for other in book.bookings if other is not booking)
     _refuse_nonsense(booking.application, paths, estimate)
-    request = Request(booking.application, policy or booking.policy, paths, booking.seed, booking.priority, True)
+    request = AdmissionRequest(
+        booking.application, policy or booking.policy, paths, booking.seed, booking.priority, True
+    )
     return _decided(book, replace(book, bookings=others), position, request, booking.given, advise)
 
 
 def _decided(
-    before: Book, without: Book, position: int, request: Request, given: str, advise: bool
+    before: Book, without: Book, position: int, request: AdmissionRequest, given: str, advise: bool
 ) -> Admitted | Refused:
     found = select_paths(without, request)
     if not found.met:
@@ -119,7 +121,7 @@ def _decided(
     )
 
 
-def _refusal(book: Book, request: Request, found: PathSelection, advise: bool) -> Refused:
+def _refusal(book: Book, request: AdmissionRequest, found: PathSelection, advise: bool) -> Refused:
     if found.shortage is not None:
         found = found._replace(shortage=explain_shortage(request, found.shortage))
     offers = suggestions(book, request, found) if advise else ()
@@ -128,7 +130,7 @@ def _refusal(book: Book, request: Request, found: PathSelection, advise: bool) -
     return Refused(request.application.name, f"{why}{would}", binding, offers)
 
 
-def _why(book: Book, request: Request, found: PathSelection) -> tuple[str, str]:
+def _why(book: Book, request: AdmissionRequest, found: PathSelection) -> tuple[str, str]:
     """Describe what limits a rejected application, and return the limiting element."""
     application, shortage = request.application, found.shortage
     wanted, asked = application.guaranteed_tps, application.availability

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.admission.book.free_capacity import FreeCapacity, Need, find_free_capacity
-from penstock.admission.book.paths import Found, Request, Shortage, next_path
+from penstock.admission.book.paths import AdmissionRequest, FoundPath, Shortage, next_path
 from penstock.estimate.availability import (
     MAX_PATHS,
     REACHED,
@@ -48,7 +48,7 @@ NO_AVAILABILITY = Estimate(0.0, 0.0, 0.0)  # the availability of no path
 class PathSelection(NamedTuple):
     """The paths found, whether they suffice, and why there are no more."""
 
-    paths: tuple[Found, ...]
+    paths: tuple[FoundPath, ...]
     rates: tuple[float, ...]  # reserved for each path (guaranteed), or predicted (best effort)
     achieved: float  # availability; if estimated, its lower bound
     met: bool
@@ -56,7 +56,7 @@ class PathSelection(NamedTuple):
     at_most: float | None = None  # upper bound of an estimated availability
 
 
-def select_paths(book: Book, request: Request, room: FreeCapacity | None = None) -> PathSelection:
+def select_paths(book: Book, request: AdmissionRequest, room: FreeCapacity | None = None) -> PathSelection:
     """Search for paths on the capacity that guaranteed applications leave, or on `room`; the book is not changed."""
     application = request.application
     check_pins(application, book.cluster)
@@ -67,7 +67,7 @@ def select_paths(book: Book, request: Request, room: FreeCapacity | None = None)
     return _best_effort(book, request, room or find_free_capacity(book))
 
 
-def _pinned_to_failed(book: Book, request: Request) -> Shortage | None:
+def _pinned_to_failed(book: Book, request: AdmissionRequest) -> Shortage | None:
     for component in request.application.components:
         for pin in component.pins:
             if pin is not None and pin in book.failed:
@@ -82,10 +82,10 @@ def _pinned_to_failed(book: Book, request: Request) -> Shortage | None:
     return None
 
 
-def _guaranteed(book: Book, request: Request, wanted: float, room: FreeCapacity) -> PathSelection:
+def _guaranteed(book: Book, request: AdmissionRequest, wanted: float, room: FreeCapacity) -> PathSelection:
     fails, asked = book.failure_probabilities, request.application.availability or 0.0
     tight = wide = room
-    paths: list[Found] = []
+    paths: list[FoundPath] = []
     rates: list[float] = []
     found_to_be, shortage = NO_AVAILABILITY, None
     for _ in range(request.paths):
@@ -105,7 +105,9 @@ def _guaranteed(book: Book, request: Request, wanted: float, room: FreeCapacity)
     return PathSelection(tuple(paths), tuple(rates), found_to_be.low, False, shortage, _at_most(found_to_be))
 
 
-def _kept(request: Request, paths: list[Found], rates: list[float], fails: Mapping[str, float]) -> PathSelection:
+def _kept(
+    request: AdmissionRequest, paths: list[FoundPath], rates: list[float], fails: Mapping[str, float]
+) -> PathSelection:
     """Return the paths to be booked: those with a rate above 0."""
     used = [number for number, rate in enumerate(rates) if rate > 0]
     there = _available(request, paths, fails, rates)
@@ -114,7 +116,10 @@ def _kept(request: Request, paths: list[Found], rates: list[float], fails: Mappi
 
 
 def _available(
-    request: Request, paths: Sequence[Found], fails: Mapping[str, float], rates: Sequence[float] | None = None
+    request: AdmissionRequest,
+    paths: Sequence[FoundPath],
+    fails: Mapping[str, float],
+    rates: Sequence[float] | None = None,
 ) -> Estimate:
     """Return the availability of the requested rate; without `rates`, that of any path."""
     wanted = request.application.guaranteed_tps or 0.0
@@ -131,7 +136,7 @@ def _holds(rates: list[float], wanted: float, achieved: float, asked: float) -> 
 
 
 def _cut_down(
-    paths: list[Found], rates: list[float], wanted: float, asked: float, fails: Mapping[str, float]
+    paths: list[FoundPath], rates: list[float], wanted: float, asked: float, fails: Mapping[str, float]
 ) -> list[float]:
     """Return the minimum rates that keep a guarantee, reduced from the last path to the first."""
     cut = list(rates)
@@ -154,11 +159,11 @@ def _cut_down(
     return cut
 
 
-def _best_effort(book: Book, request: Request, there_is: FreeCapacity) -> PathSelection:
+def _best_effort(book: Book, request: AdmissionRequest, there_is: FreeCapacity) -> PathSelection:
     asked, fails = request.application.availability or 0.0, book.failure_probabilities
     expected = there_is.times(_predicted_shares(book, request))  # (6)
     room = expected
-    paths: list[Found] = []
+    paths: list[FoundPath] = []
     found_to_be, shortage = NO_AVAILABILITY, None
     while len(paths) < request.paths:
         found = next_path(request, room, book.cluster)
@@ -177,7 +182,7 @@ def _best_effort(book: Book, request: Request, there_is: FreeCapacity) -> PathSe
     return PathSelection(tuple(paths), rates, found_to_be.low, met, shortage, _at_most(found_to_be))
 
 
-def _divided(expected: FreeCapacity, paths: list[Found]) -> FreeCapacity:
+def _divided(expected: FreeCapacity, paths: list[FoundPath]) -> FreeCapacity:
     """Return what one more path can expect if elements are divided evenly over the paths that use them."""
     users = [element for path in paths for element, kinds in path.load.items() if kinds]
     room = expected.times({element: 1.0 / (1 + users.count(element)) for element in users})
@@ -187,8 +192,8 @@ def _divided(expected: FreeCapacity, paths: list[Found]) -> FreeCapacity:
 
 
 def _another_way(
-    book: Book, request: Request, room: FreeCapacity, paths: list[Found], rates: list[float] | None = None
-) -> Found | None:
+    book: Book, request: AdmissionRequest, room: FreeCapacity, paths: list[FoundPath], rates: list[float] | None = None
+) -> FoundPath | None:
     """Return a path that avoids an element of the earlier ones; None if none of the few tried can be avoided."""
     needed = required_machines(request.application, room.as_cluster())
     ends = [element for element in rank_elements(book, request, paths, rates) if element not in needed]
@@ -200,7 +205,7 @@ def _another_way(
 
 
 def rank_elements(
-    book: Book, request: Request, paths: Sequence[Found], rates: Sequence[float] | None = None
+    book: Book, request: AdmissionRequest, paths: Sequence[FoundPath], rates: Sequence[float] | None = None
 ) -> list[str]:
     """Return the elements of paths that may fail, first the one whose failures reduce the availability most.
 
@@ -215,7 +220,7 @@ def rank_elements(
     return sorted(names, key=without_failures_of, reverse=True)
 
 
-def _predicted_shares(book: Book, request: Request) -> dict[str, float]:
+def _predicted_shares(book: Book, request: AdmissionRequest) -> dict[str, float]:
     """Return the share of each element that the application can expect among best-effort ones."""
     others: dict[str, float] = {}
     for booking in book.bookings:

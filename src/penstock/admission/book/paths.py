@@ -24,7 +24,7 @@ POLICY = "sparcle"
 """Default placement policy for paths."""
 
 
-class Request(NamedTuple):
+class AdmissionRequest(NamedTuple):
     """An application to admit, and how to search for its paths."""
 
     application: Application
@@ -35,7 +35,7 @@ class Request(NamedTuple):
     reliable_routes: bool = False  # use the most reliable of equivalent routes instead of the policy's own
 
 
-class Found(NamedTuple):
+class FoundPath(NamedTuple):
     """A path, its maximum rate on the free capacity, and the element that limits it."""
 
     plan: Plan
@@ -70,7 +70,7 @@ class Shortage(NamedTuple):
     room: FreeCapacity | None = None  # the free capacity that it had
 
 
-def paths_in_turn(request: Request, room: FreeCapacity, described: Cluster) -> Iterator[Found]:
+def paths_in_turn(request: AdmissionRequest, room: FreeCapacity, described: Cluster) -> Iterator[FoundPath]:
     """Yield paths for an application, each at its full rate on what the earlier ones leave, until none is found.
 
     `described` is the cluster for which plans are made.
@@ -83,7 +83,7 @@ def paths_in_turn(request: Request, room: FreeCapacity, described: Cluster) -> I
         room = room.less(found.load, found.rate_tps, found.memory_mb)
 
 
-def next_path(request: Request, room: FreeCapacity, described: Cluster) -> Found | Shortage:
+def next_path(request: AdmissionRequest, room: FreeCapacity, described: Cluster) -> FoundPath | Shortage:
     """Search for a path on the free capacity with the placement policy."""
     if not room.works:
         return Shortage("no machine works")
@@ -101,14 +101,14 @@ def next_path(request: Request, room: FreeCapacity, described: Cluster) -> Found
     if limit is None:
         problem = f"{request.application.name!r} uses no capacity at all; set cpu or tuple_bytes"
         raise InvalidInput("components", problem)
-    need = element_of(limit)
+    need = limiting_need(limit)
     if limit.capacity <= EXHAUSTED * room.whole(need) * room.shares.get(need.element, 1.0):
         return Shortage("every path needs an element without free capacity", (need,), exhausted=True)
     plan = replace(planner.plan(decision), cluster_digest=digest(described))
-    return Found(plan, *_needs(planner, decision, decision.result, room.cluster), limit.rate_tps, need)
+    return FoundPath(plan, *_needs(planner, decision, decision.result, room.cluster), limit.rate_tps, need)
 
 
-def element_of(limit: Element) -> Need:
+def limiting_need(limit: Element) -> Need:
     """Return the book's key for the element that limits a placement."""
     if limit.kind == "slot":
         return Need(machine_of(limit.name), CPU)
@@ -137,7 +137,7 @@ def _needs(
     assert decision.evaluation is not None, "a placement has been evaluated"
     for limit in decision.evaluation.limits:
         if limit.kind != "slot":
-            element, kind = element_of(limit)
+            element, kind = limiting_need(limit)
             load[element][kind] = limit.load
     work = sum_by(placed, tasks.cpu * tasks.gain, len(cluster.slot_names))
     # On a machine with one core, the limit of its slots is the machine's limit as well.

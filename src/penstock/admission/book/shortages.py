@@ -11,7 +11,7 @@ import numpy as np
 from msgspec.structs import replace as changed
 
 from penstock.admission.book.free_capacity import MEMORY, FreeCapacity, Need, find_free_capacity, main_kind
-from penstock.admission.book.paths import POLICY, Request, Shortage
+from penstock.admission.book.paths import POLICY, AdmissionRequest, Shortage
 from penstock.model.book import BANDWIDTH, CPU, RECEIVING, SENDING, Book, BookedPath
 from penstock.model.cluster import Cluster, Link
 from penstock.model.objective import Objective
@@ -33,7 +33,7 @@ UNITS = {
 }
 
 
-def explain_shortage(request: Request, shortage: Shortage) -> Shortage:
+def explain_shortage(request: AdmissionRequest, shortage: Shortage) -> Shortage:
     """Return a shortage with the cause of a policy's refusal if it concerns a route, a resource or memory."""
     if shortage.refusal is None or shortage.room is None:
         return shortage
@@ -44,7 +44,7 @@ def explain_shortage(request: Request, shortage: Shortage) -> Shortage:
     return shortage
 
 
-def _cut_off(request: Request, shortage: Shortage, room: FreeCapacity) -> Shortage:
+def _cut_off(request: AdmissionRequest, shortage: Shortage, room: FreeCapacity) -> Shortage:
     """Return what disconnects a stream.
 
     The machines concerned come from a policy that has the whole cluster: what it does with free capacity is meaningless

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from penstock.admission.book.free_capacity import MEMORY, FreeCapacity, Need, find_free_capacity
 from penstock.admission.book.path_selection import PathSelection, select_paths
-from penstock.admission.book.paths import Request
+from penstock.admission.book.paths import AdmissionRequest
 from penstock.admission.book.shortages import UNITS, explain_shortage
 from penstock.estimate.availability import MAX_PATHS, carried, failed_sets
 from penstock.model.book import BANDWIDTH, CPU, RECEIVING, ROUNDING, SENDING, Book, Booking
@@ -72,13 +72,13 @@ class Suggestion(NamedTuple):
 class Trials:
     """Search paths for one application on a cluster with more capacity, or with a smaller request."""
 
-    def __init__(self, book: Book, request: Request) -> None:
+    def __init__(self, book: Book, request: AdmissionRequest) -> None:
         self.book, self.request = book, request
         self.room = find_free_capacity(book)
         self._left = MAX_PLACEMENTS
 
     def attempt(
-        self, room: FreeCapacity | None, request: Request | None = None, book: Book | None = None
+        self, room: FreeCapacity | None, request: AdmissionRequest | None = None, book: Book | None = None
     ) -> PathSelection | None:
         """Try with another capacity, request or book; None if the budget is used up."""
         if self._left <= 0:
@@ -87,7 +87,7 @@ class Trials:
         self._left -= len(found.paths) + 1
         return found
 
-    def met(self, room: FreeCapacity, request: Request | None = None) -> bool:
+    def met(self, room: FreeCapacity, request: AdmissionRequest | None = None) -> bool:
         """Return whether a trial admits the application."""
         found = self.attempt(room, request)
         return found is not None and found.met
@@ -117,7 +117,7 @@ def _rounded(value: float, towards: Callable[[float], int], digits: int = DIGITS
     return float(f"{whole}e{-digits}")  # the number nearest to the printed one
 
 
-def suggestions(book: Book, request: Request, refused: PathSelection) -> tuple[Suggestion, ...]:
+def suggestions(book: Book, request: AdmissionRequest, refused: PathSelection) -> tuple[Suggestion, ...]:
     """Return suggestions: restored elements or more paths, the smallest increases, then the others.
 
     A best-effort application without any path needs only some capacity, however little.
@@ -189,7 +189,7 @@ def _more_paths(trials: Trials, refused: PathSelection) -> Suggestion | None:
     return Suggestion(SuggestionKind.PATHS, "", request.paths, number, text)
 
 
-def _best_availability(request: Request, refused: PathSelection) -> Suggestion | None:
+def _best_availability(request: AdmissionRequest, refused: PathSelection) -> Suggestion | None:
     best = rounded_down(refused.achieved)
     asked = request.application.availability
     if asked is None or best <= 0 or refused.achieved >= asked:
@@ -227,7 +227,7 @@ def _sum_at(trials: Trials, refused: PathSelection, availability: float | None) 
     return lower[enough - 1] if enough else 0.0  # the availability decreases with the rate
 
 
-def _largest(trials: Trials, request: Request, top: float) -> float:
+def _largest(trials: Trials, request: AdmissionRequest, top: float) -> float:
     """Return a rate that is admitted: `top`, or the highest that bisection finds below it; 0 if none is found."""
 
     def accepted(rate: float) -> bool:
@@ -282,7 +282,7 @@ def _restored_first(trials: Trials, refused: PathSelection) -> Suggestion | None
     return found[0]._replace(text=text, also=(*found[1:], then[0]._replace(also=()), *then[0].also))
 
 
-def _asking(request: Request, rate_tps: float | None, availability: float | None) -> Request:
+def _asking(request: AdmissionRequest, rate_tps: float | None, availability: float | None) -> AdmissionRequest:
     changed = replace(request.application, guaranteed_tps=rate_tps, availability=availability)
     return request._replace(application=changed)
 

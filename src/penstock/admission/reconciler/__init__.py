@@ -7,6 +7,6 @@ The reconciler has no other input than the book: to admit, release, fail or rest
 
 from penstock.admission.reconciler.reconciler import BookReconciler
 from penstock.admission.reconciler.service import BookService, serve
-from penstock.admission.reconciler.state import PathState, Phase, ReconcilerState, read_state
+from penstock.admission.reconciler.state import PathPhase, PathState, ReconcilerState, read_state
 
-__all__ = ["BookReconciler", "BookService", "PathState", "Phase", "ReconcilerState", "read_state", "serve"]
+__all__ = ["BookReconciler", "BookService", "PathPhase", "PathState", "ReconcilerState", "read_state", "serve"]

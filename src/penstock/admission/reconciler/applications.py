@@ -6,7 +6,7 @@ from pathlib import Path
 from penstock.admission.reconciler.launch import booked_limits
 from penstock.admission.reconciler.live_path import Goal, LivePath, describe_error
 from penstock.admission.reconciler.split_logs import Splits
-from penstock.admission.reconciler.state import Key, Phase, SharedSources
+from penstock.admission.reconciler.state import Key, PathPhase, SharedSources
 from penstock.api.dataflow import Dataflow
 from penstock.model.book import Book, BookedPath, Booking
 from penstock.model.errors import PenstockError
@@ -63,7 +63,11 @@ class LiveApplication:
 
     def weigh(self) -> None:
         """Split the sources in proportion to the rates of the paths that run or soon will."""
-        there = [path for path in self.paths if path.goal is Goal.RUN and path.phase in (Phase.STARTING, Phase.RUNNING)]
+        there = [
+            path
+            for path in self.paths
+            if path.goal is Goal.RUN and path.phase in (PathPhase.STARTING, PathPhase.RUNNING)
+        ]
         if there:
             self.splits.weigh({path.name: path.booked.rate_tps for path in there})
 
@@ -80,8 +84,8 @@ class LiveApplication:
     def revive(self) -> None:
         """Start paths again that had read everything, because tuples were returned."""
         for path in self.paths:
-            if path.phase is Phase.ENDED:
-                path.phase = Phase.WAITING
+            if path.phase is PathPhase.ENDED:
+                path.phase = PathPhase.WAITING
 
     def take_over(self) -> list[str]:
         """Return the unprocessed tuples of a previous reconciler's paths; return messages about them.

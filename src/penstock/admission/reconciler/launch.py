@@ -42,33 +42,27 @@ class PathRun(Protocol):
     @property
     def folder(self) -> Path:
         """The run's folder."""
-        ...
 
     def status(self) -> Status:
         """Return its current status."""
-        ...
 
     def limit(self, limits: Limits) -> dict[str, float]:
         """Limit the rates of its sources, in tuples per second."""
-        ...
 
     def drain(self, timeout: float | None = None) -> None:
         """Process everything in flight and end."""
-        ...
 
     def stop(self) -> None:
         """End at once."""
-        ...
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end; return whether the run has ended."""
-        ...
 
 
 Start = Callable[[Launch], PathRun]
 
 
-def find_flow(booking: Booking, flows: Flows) -> Dataflow:
+def flow_of_booking(booking: Booking, flows: Flows) -> Dataflow:
     """Return the dataflow of a booking by its name in the book; reject one of another shape."""
     if callable(flows):
         found = flows(booking)
@@ -97,7 +91,7 @@ def shape(application: Application) -> str:
     return digest(replace(application, priority=1.0, guaranteed_tps=None, availability=None))
 
 
-def launch(book: Book, booking: Booking, path: BookedPath, flow: Dataflow, splits: Splits, name: str) -> Launch:
+def prepare_launch(book: Book, booking: Booking, path: BookedPath, flow: Dataflow, splits: Splits, name: str) -> Launch:
     """Return how to start a path; `name` identifies it in the split logs.
 
     The cluster is as described: current capacities are set for all runs that share it at once.

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from penstock.admission.reconciler.launch import Launch, PathRun, Start, used_machines
 from penstock.admission.reconciler.split_logs import Splits, settle_run
-from penstock.admission.reconciler.state import PathState, Phase
+from penstock.admission.reconciler.state import PathPhase, PathState
 from penstock.model.book import BookedPath
 from penstock.model.errors import PenstockError
 from penstock.model.status import Status
@@ -48,7 +48,7 @@ class LivePath:
     booked: BookedPath
     rates: Mapping[str, float]  # booked, by source
     goal: Goal = Goal.RUN
-    phase: Phase = Phase.WAITING
+    phase: PathPhase = PathPhase.WAITING
     name: str = ""  # of its latest run, in the split logs
     run: PathRun | None = None
     busy: bool = False  # another thread starts or ends its run
@@ -68,9 +68,9 @@ class LivePath:
 
     def may_start(self, now: float) -> bool:
         """Return whether it is due to be started."""
-        if self.phase in (Phase.ENDED, Phase.IMPOSSIBLE):
+        if self.phase in (PathPhase.ENDED, PathPhase.IMPOSSIBLE):
             return False
-        return self.phase is not Phase.BACKOFF or now >= self.retry_at
+        return self.phase is not PathPhase.BACKOFF or now >= self.retry_at
 
     def look(self) -> bool:
         """Read the status of its run; return whether somebody else has changed its limits.
@@ -145,7 +145,7 @@ class EndResult(NamedTuple):
     stuck: bool = False  # it is not known to have ended
 
 
-def start_run(start: Start, launch: Launch, splits: Splits, name: str) -> StartResult:
+def start_path_run(start: Start, launch: Launch, splits: Splits, name: str) -> StartResult:
     """Start a run; if that fails, return the tuples it had taken."""
     try:
         return StartResult(start(launch))
@@ -160,7 +160,9 @@ def start_run(start: Start, launch: Launch, splits: Splits, name: str) -> StartR
         return StartResult(None, problem, kept=describe_error(error))
 
 
-def end_run(run: PathRun, manner: EndMode, within_s: float, patience_s: float, splits: Splits, name: str) -> EndResult:
+def end_path_run(
+    run: PathRun, manner: EndMode, within_s: float, patience_s: float, splits: Splits, name: str
+) -> EndResult:
     """End a run; after its end, return the tuples that its last complete checkpoint does not cover.
 
     within_s: time to drain. patience_s: time to end after it was stopped.

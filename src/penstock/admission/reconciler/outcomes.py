@@ -10,7 +10,7 @@ from penstock.admission.book.changes import find_unmet
 from penstock.admission.reconciler.applications import LiveApplication
 from penstock.admission.reconciler.launch import used_machines
 from penstock.admission.reconciler.live_path import EndMode, EndResult, Goal, LivePath, StartResult
-from penstock.admission.reconciler.state import Phase
+from penstock.admission.reconciler.state import PathPhase
 from penstock.model.book import Book
 
 RETRY_S = 5.0  # before a failed run is started again; doubled with each consecutive failure
@@ -37,7 +37,7 @@ class Outcomes:
                 self._report(f"{application.name}: path {path.name}: returned {_tuples(result.returned)}")
                 application.revive()
             return
-        path.run, path.phase, path.note, path.started_at = result.run, Phase.RUNNING, "", self._clock()
+        path.run, path.phase, path.note, path.started_at = result.run, PathPhase.RUNNING, "", self._clock()
         where, rate = ", ".join(used_machines(path.booked)), tps(sum(path.limits.values()))
         self._report(f"{application.name}: path {path.name} runs on {where} at {rate}, run {result.run.folder.name}")
 
@@ -62,7 +62,7 @@ class Outcomes:
             return
         back = f"; returned {_tuples(result.returned)}" if result.returned else ""
         self._report(f"{application.name}: path {path.name} {told}{back}")
-        if result.returned and path.phase is not Phase.ENDED:
+        if result.returned and path.phase is not PathPhase.ENDED:
             application.revive()
 
     def _became(self, application: LiveApplication, path: LivePath, result: EndResult) -> str:
@@ -73,10 +73,10 @@ class Outcomes:
             self._rest(path, result.error)
             return f"failed, {result.error}"
         if result.manner is not EndMode.COLLECT:
-            path.phase = Phase.WAITING
+            path.phase = PathPhase.WAITING
             return "was drained" if result.manner is EndMode.DRAIN else "was stopped"
         if application.sources_ended():
-            path.phase = Phase.ENDED
+            path.phase = PathPhase.ENDED
             return "has read all its sources"
         self._rest(path, "it was ended by another process")
         return f"was ended by another process before its sources ended; {self._again(path)}"
@@ -88,7 +88,7 @@ class Outcomes:
             later = "it is abandoned, and the next reconciler returns its unprocessed tuples"
         else:
             self._rest(path, problem)
-            path.phase = Phase.STUCK
+            path.phase = PathPhase.STUCK
             later = self._again(path)
         self._report(f"warning: {application.name}: path {path.name} does not end, {problem}; {later}")
 
@@ -97,7 +97,7 @@ class Outcomes:
 
     def _rest(self, path: LivePath, problem: str) -> None:
         rest = min(self._rest_s * 2.0**path.failures, MAX_RETRY_S)
-        path.phase, path.note, path.failures = Phase.BACKOFF, problem, path.failures + 1
+        path.phase, path.note, path.failures = PathPhase.BACKOFF, problem, path.failures + 1
         path.retry_at = self._clock() + rest
 
 

@@ -22,7 +22,7 @@ from threading import Thread
 
 from penstock.admission.book.file import BookFile
 from penstock.admission.reconciler.applications import LiveApplication
-from penstock.admission.reconciler.launch import Flows, PathRun, Start, find_flow, launch, shape
+from penstock.admission.reconciler.launch import Flows, PathRun, Start, flow_of_booking, prepare_launch, shape
 from penstock.admission.reconciler.live_path import (
     EndMode,
     EndResult,
@@ -31,12 +31,12 @@ from penstock.admission.reconciler.live_path import (
     RejectedLimits,
     StartResult,
     describe_error,
-    end_run,
-    start_run,
+    end_path_run,
+    start_path_run,
     stop_run,
 )
 from penstock.admission.reconciler.outcomes import RETRY_S, Outcomes, PromiseMonitor, tps
-from penstock.admission.reconciler.state import Key, Phase, ReconcilerState, SplitLogRegistry
+from penstock.admission.reconciler.state import Key, PathPhase, ReconcilerState, SplitLogRegistry
 from penstock.model.book import Book, Booking
 from penstock.model.cluster import Cluster
 from penstock.model.errors import PenstockError
@@ -182,7 +182,7 @@ class BookReconciler:
     def _adopt(self, key: Key, booking: Booking) -> None:
         """Start to run an application, from where a previous reconciler stopped."""
         try:
-            flow = find_flow(booking, self._flows)
+            flow = flow_of_booking(booking, self._flows)
             application = LiveApplication(booking, key[1], flow, self._remembered.folder(key))
             told = application.take_over()
         except Exception as error:  # users' code returns dataflows; other applications must not suffer
@@ -226,7 +226,7 @@ class BookReconciler:
     def _advance(self, application: LiveApplication, path: LivePath) -> None:
         """Take the next action for a path that is not busy."""
         if path.run is not None:
-            if path.phase is Phase.STUCK:
+            if path.phase is PathPhase.STUCK:
                 if self._ending or path.run.wait(0) or self._clock() >= path.retry_at:
                     self._end_path(application, path, EndMode.STOP)
             elif path.run.wait(0):
@@ -237,9 +237,9 @@ class BookReconciler:
                 at_once = self._at_once or path.goal is Goal.DOWN
                 self._end_path(application, path, EndMode.STOP if at_once else EndMode.DRAIN)
         elif path.goal is Goal.DOWN:
-            path.phase = Phase.DOWN
+            path.phase = PathPhase.DOWN
         elif path.goal is Goal.STANDBY:
-            path.phase = Phase.STANDBY
+            path.phase = PathPhase.STANDBY
         elif path.goal is Goal.RUN and path.may_start(self._clock()) and self._remembered.safe(application.key):
             self._start_path(application, path)
 
@@ -248,20 +248,20 @@ class BookReconciler:
         splits, path.seen = application.splits, None
         try:
             path.name = name = application.new_name(path)
-            prepared = launch(book, booking, booked, application.flow, splits, name)
+            prepared = prepare_launch(book, booking, booked, application.flow, splits, name)
         except PenstockError as problem:
             if problem.__cause__ is not None:  # an author's factory raised, which may succeed later
                 self._outcomes.record_failed_start(application, path, str(problem))
                 return
-            path.phase, path.note = Phase.IMPOSSIBLE, str(problem)
+            path.phase, path.note = PathPhase.IMPOSSIBLE, str(problem)
             self._report(f"warning: {application.name}: path {path.label} cannot be run: {problem}")
             return
         except Exception as error:  # of users' sources, or of the disk: others must not suffer
             self._outcomes.record_failed_start(application, path, describe_error(error))
             return
-        path.busy, path.phase, path.limits = True, Phase.STARTING, prepared.limits
+        path.busy, path.phase, path.limits = True, PathPhase.STARTING, prepared.limits
         path.rejected, path.lower = None, {}
-        self._spawn(lambda: self._done.put((path, start_run(self._start, prepared, splits, name))))
+        self._spawn(lambda: self._done.put((path, start_path_run(self._start, prepared, splits, name))))
 
     def _limit(self, application: LiveApplication, path: LivePath, run: PathRun) -> None:
         """Set the booked rate of a path on its run, or a lower one that somebody else has set."""
@@ -290,11 +290,11 @@ class BookReconciler:
     def _end_path(self, application: LiveApplication, path: LivePath, manner: EndMode) -> None:
         run, name, splits, within, patience = path.run, path.name, application.splits, self._drain_s, self._stop_s
         assert run is not None, "only a running path is ended"
-        if path.goal is Goal.DOWN and manner is EndMode.STOP and path.phase is not Phase.STUCK:
+        if path.goal is Goal.DOWN and manner is EndMode.STOP and path.phase is not PathPhase.STUCK:
             failed = ", ".join(self._book.failed_of(path.booked))
             self._report(f"{application.name}: path {name} uses {failed}, which has failed: the path is given up")
-        path.busy, path.phase = True, Phase.DRAINING if manner is EndMode.DRAIN else Phase.STOPPING
-        self._spawn(lambda: self._done.put((path, end_run(run, manner, within, patience, splits, name))))
+        path.busy, path.phase = True, PathPhase.DRAINING if manner is EndMode.DRAIN else PathPhase.STOPPING
+        self._spawn(lambda: self._done.put((path, end_path_run(run, manner, within, patience, splits, name))))
 
     # Outcomes
 

@@ -20,7 +20,7 @@ from penstock.model.decoding import decode_msgpack
 from penstock.model.errors import FileProblem
 from penstock.model.topology import Kind
 from penstock.runtime.storage import checkpoints
-from penstock.runtime.storage.checkpoints import Manifest, Saved
+from penstock.runtime.storage.checkpoints import CheckpointManifest, Saved
 from penstock.runtime.storage.disk import Posix, below
 from penstock.runtime.storage.run_folder import CHECKPOINTS, RunLock, load, write_info
 
@@ -73,15 +73,15 @@ def _settled(folder: Path, flow: Dataflow | None = None) -> dict[str, Covered]:
     }
 
 
-def _is_source(manifest: Manifest, saved: Saved) -> bool:
+def _is_source(manifest: CheckpointManifest, saved: Saved) -> bool:
     kind, _ = manifest.shape.components[component_of(saved.task)]
     return kind == Kind.SOURCE.value
 
 
-def _covered(disk: Posix, place: str, manifest: Manifest, saved: Saved) -> Covered:
+def _covered(disk: Posix, place: str, manifest: CheckpointManifest, saved: Saved) -> Covered:
     path = below(checkpoints.folder_of(place, manifest.number), saved.file)
     data = checkpoints.read(disk, path, saved.offset, saved.size, saved.checksum)
-    _, logic = checkpoints.unpack(data, path)
+    _, logic = checkpoints.unpack_state(data, path)
     return Covered(saved.counted, decode_msgpack(logic, strict=False) if logic else None)
 
 

@@ -19,7 +19,7 @@ from penstock.model.files import write_whole
 Key = tuple[str, str]  # an application's name and fingerprint
 
 
-class Phase(StrEnum):
+class PathPhase(StrEnum):
     """What a path is doing."""
 
     WAITING = "waiting"  # to be started
@@ -41,7 +41,7 @@ class PathState(msgspec.Struct, frozen=True, kw_only=True):
     application: str
     number: int  # of the application's path in the book, from 0
     path: str = ""  # its name in the split logs; new at each start
-    phase: Phase
+    phase: PathPhase
     machines: tuple[str, ...] = ()
     run: str = ""  # folder; empty if none is active
     booked_tps: float  # in the book

@@ -27,7 +27,7 @@ class LineReader:
 
     def __init__(self, path: Path, repeat: bool, context: TaskContext) -> None:
         self.path = path
-        self.files = files_of(path)
+        self.files = input_files(path)
         self.repeat = repeat
         self.task, self.tasks = context.task, context.tasks
         self.cut = _cut(self.files, self.tasks)  # bytes per split
@@ -178,7 +178,7 @@ class LineReader:
 
 def first_line(path: Path) -> bytes:
     """Return the first line of all files; empty if there is none."""
-    for one in files_of(path):
+    for one in input_files(path):
         with open_file(one) as file:
             if line := file.readline():
                 return line
@@ -193,7 +193,7 @@ def _cut(files: list[Path], tasks: int) -> int:
     return min(max(SHORTEST, math.ceil(total / tasks / SPLITS)), LONGEST)
 
 
-def files_of(path: Path) -> list[Path]:
+def input_files(path: Path) -> list[Path]:
     """Return the files to read, in order."""
     if not path.exists():
         raise FileProblem(f"{path}: does not exist; choose a file or folder that exists on every worker")

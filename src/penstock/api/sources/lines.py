@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.api.contracts import Source, TaskContext, Timed
-from penstock.api.sources.line_reader import LineReader, files_of, first_line, open_file, texts
+from penstock.api.sources.line_reader import LineReader, first_line, input_files, open_file, texts
 from penstock.api.sources.pace import ArrivalProcess, Pace, check_number
 from penstock.model.errors import InvalidInput
 
@@ -70,7 +70,7 @@ class Lines(Source[str]):
 
     def check(self) -> None:
         """Reject a path that does not exist, and a folder without files."""
-        for file in files_of(self.path):
+        for file in input_files(self.path):
             open_file(file).close()
 
     def open(self, context: TaskContext) -> None:

@@ -33,16 +33,13 @@ class ArrivalProcess(Protocol):
     @property
     def rate(self) -> float | None:
         """The mean in tuples per second; None if only a recording determines it."""
-        ...
 
     @property
     def slot(self) -> float:
         """The length of a slot in seconds."""
-        ...
 
     def counts(self, slots: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return the number of tuples that arrive in each of the first `slots` slots. [slots]"""
-        ...
 
 
 class Pace:

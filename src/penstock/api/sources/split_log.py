@@ -59,7 +59,7 @@ class PathAbandoned(msgspec.Struct, frozen=True, tag="given up"):
     returned: list[Returned] = []
 
 
-class PathRun(msgspec.Struct, frozen=True, tag="ran"):
+class PathStarted(msgspec.Struct, frozen=True, tag="ran"):
     """The run of a path; noted before it can take anything."""
 
     path: str
@@ -78,7 +78,7 @@ class SourceEnded(msgspec.Struct, frozen=True, tag="ended"):
     at: int
 
 
-Entry = SourceStarted | Block | SourceEnded | PathAbandoned | PathRun | Weights
+Entry = SourceStarted | Block | SourceEnded | PathAbandoned | PathStarted | Weights
 
 _decode: Callable[[bytes], Entry] = json_decoder(Entry)
 
@@ -138,7 +138,7 @@ class SplitLog:
     def note_run(self, path: str, folder: str) -> None:
         """Record the run of a path, before it takes anything."""
         with self._locked() as file:
-            self._append(file, PathRun(path, folder))
+            self._append(file, PathStarted(path, folder))
 
     def end(self, at: int) -> None:
         """Record the number of the source's tuples."""
@@ -243,7 +243,7 @@ class SplitLog:
                 self.given_up.add(path)
                 self.returns += returned
                 self._left += [[(start, stop) for start, stop in one.spans] for one in returned]
-            case PathRun(path, folder):
+            case PathStarted(path, folder):
                 self.runs[path] = folder
             case Weights(of):
                 self.weights = of

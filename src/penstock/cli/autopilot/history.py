@@ -11,7 +11,7 @@ from penstock.cli.formatting import plural
 from penstock.cli.inputs import JsonOption, RunArgument, RunsOption, refuse_outputs
 from penstock.cli.output import console, errors, print_json, table
 from penstock.cli.run_view import clock, milliseconds
-from penstock.runtime.storage.run_folder import RunInfo, alive, find
+from penstock.runtime.storage.run_folder import RunInfo, alive, find_run
 
 EXAMPLE = "penstock autopilot history --plot latency.png"
 STYLES = {"kept": "green", "rolled back": "yellow", "failed": "red", "void": "yellow", "stuck": "red"}
@@ -44,7 +44,7 @@ def history(
 
 def open_ledger(run: str | None, runs: Path) -> tuple[RunInfo, LedgerContents]:
     """Return a run and its ledger; print a warning for each line that cannot be read."""
-    info = find(run, runs)
+    info = find_run(run, runs)
     book = replace(read_ledger(info.path / LEDGER), ended=info.ended is not None or not alive(info.pid))
     for problem in book.problems:
         errors.print(f"warning: {problem}", style="yellow", markup=False, soft_wrap=True)

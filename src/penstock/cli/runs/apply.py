@@ -25,8 +25,8 @@ from penstock.model.plan import Move, Plan
 from penstock.model.status import Status
 from penstock.model.tuples import TuplePolicies, over
 from penstock.policies.streams import changed, check_names
-from penstock.runtime.control_socket import ApplyPlan, GetStatus, SwitchPolicies, ask
-from penstock.runtime.handle import Outcome
+from penstock.runtime.control_socket import ApplyPlan, GetStatus, SwitchTuplePolicies, ask
+from penstock.runtime.handle import MovedTask
 from penstock.runtime.storage.run_folder import RunInfo, find_running
 
 EXAMPLE = "penstock runs apply better.toml --dry-run"
@@ -84,10 +84,10 @@ def changed_policies(before: TuplePolicies, after: TuplePolicies) -> dict[str, t
     return changed_texts(old, new, "none")
 
 
-def _apply(info: RunInfo, plan: Plan | None, tuples: TuplePolicies | None) -> list[Outcome]:
+def _apply(info: RunInfo, plan: Plan | None, tuples: TuplePolicies | None) -> list[MovedTask]:
     """Switch a run to tuple policies, then move its tasks as a plan places them; None: unchanged."""
     if tuples is not None:
-        ask(info, SwitchPolicies(tuples), APPLY_SECONDS)
+        ask(info, SwitchTuplePolicies(tuples), APPLY_SECONDS)
     silent = TuplePolicies()  # options may override those of the plan
     return [] if plan is None else ask(info, ApplyPlan(replace(plan, tuples=silent)), APPLY_SECONDS)
 
@@ -123,7 +123,7 @@ def changed_tasks(status: Status, plan: Plan) -> list[Move]:
     return [Move(task, slot, wanted[task]) for task, slot in status.placement.items() if slot != wanted[task]]
 
 
-def _print(changes: Sequence[Move], outcomes: Sequence[Outcome], total: str, plan: Path, dry_run: bool) -> None:
+def _print(changes: Sequence[Move], outcomes: Sequence[MovedTask], total: str, plan: Path, dry_run: bool) -> None:
     if not changes:
         console.print(f"nothing to change: all {total} are already where {plan} has them", markup=False, soft_wrap=True)
         return

@@ -17,9 +17,9 @@ from penstock.cli.run_view import age
 from penstock.model.decoding import Undecodable, decode_msgpack
 from penstock.model.errors import FileProblem, PenstockError, UnknownName, choices, nearest
 from penstock.runtime.storage import checkpoints as kept
-from penstock.runtime.storage.checkpoints import Manifest, Saved, numbers, read_manifest
+from penstock.runtime.storage.checkpoints import CheckpointManifest, Saved, load_manifest, numbers
 from penstock.runtime.storage.disk import Posix, below
-from penstock.runtime.storage.run_folder import NoRun, RunInfo, find
+from penstock.runtime.storage.run_folder import NoRun, RunInfo, find_run
 
 EXAMPLE = "penstock runs checkpoints word-count-20250131-142501 --task 'count[0]' --most 50"
 SHOWN = 48  # characters of a value
@@ -44,7 +44,7 @@ def checkpoints(
     A checkpoint holds the positions of sources, the states of tasks and the files of sinks. It is whole if every state
     in it is what was written. The last two complete ones are kept.
     """
-    info = find(run, runs)
+    info = find_run(run, runs)
     if number is None and task is None:
         _list(info, as_json)
     elif task is None:
@@ -58,7 +58,7 @@ class Row(NamedTuple):
 
     number: int
     problem: str  # empty: it is intact
-    manifest: Manifest | None  # None: it cannot be read
+    manifest: CheckpointManifest | None  # None: it cannot be read
     published: bool
 
 
@@ -85,7 +85,7 @@ def _rows(info: RunInfo) -> list[Row]:
     for number in kept.numbers(disk, folder):
         manifest, problem = None, ""
         try:
-            manifest = kept.read_manifest(disk, folder, number)
+            manifest = kept.load_manifest(disk, folder, number)
             kept.verify(disk, folder, manifest)
         except FileNotFoundError:  # deleted in the meantime
             continue
@@ -110,7 +110,7 @@ def _row_facts(row: Row) -> dict[str, Any]:
     return facts | {"published": row.published} | ({} if row.manifest is None else _facts(row.manifest))
 
 
-def _facts(manifest: Manifest) -> dict[str, Any]:
+def _facts(manifest: CheckpointManifest) -> dict[str, Any]:
     return {
         "at": manifest.at,
         "age_s": time() - manifest.at,
@@ -136,7 +136,7 @@ def _table(rows: list[Row]) -> Table:
     return made
 
 
-def _read(info: RunInfo, number: int | None) -> Manifest:
+def _read(info: RunInfo, number: int | None) -> CheckpointManifest:
     """Return a checkpoint, default: the latest; reject a missing or unreadable one."""
     disk, folder = Posix(), str(info.checkpoints_path)
     there = numbers(disk, folder)
@@ -144,10 +144,10 @@ def _read(info: RunInfo, number: int | None) -> Manifest:
         raise NoRun(f"run {info.run} has no complete checkpoint; penstock status {info.called} shows one in progress")
     if number is not None and number not in there:
         raise UnknownName("checkpoint", f"run {info.run} has none with number {number}; there are {choices(there)}")
-    return read_manifest(disk, folder, there[0] if number is None else number)
+    return load_manifest(disk, folder, there[0] if number is None else number)
 
 
-def _show(info: RunInfo, manifest: Manifest, as_json: bool) -> None:
+def _show(info: RunInfo, manifest: CheckpointManifest, as_json: bool) -> None:
     (row,) = [row for row in _rows(info) if row.number == manifest.number] or [Row(manifest.number, "", manifest, True)]
     if as_json:
         print_json({"run": info.run, **_row_facts(row), "placement": manifest.placement, "states": manifest.tasks})
@@ -175,7 +175,7 @@ def _show(info: RunInfo, manifest: Manifest, as_json: bool) -> None:
         console.print(f"damaged: {row.problem}", style="red", markup=False, soft_wrap=True)
 
 
-def _headline(info: RunInfo, row: Row, manifest: Manifest) -> str:
+def _headline(info: RunInfo, row: Row, manifest: CheckpointManifest) -> str:
     whole = "damaged" if row.problem else "whole"
     text = f"checkpoint {manifest.number} of {info.run}: {whole}, {'published' if row.published else 'not published'}"
     text += f", {size(manifest.size)} in {duration(manifest.seconds)}, {age(time() - manifest.at)} ago"
@@ -191,7 +191,7 @@ def _about(task: Saved, published: bool) -> str:
     return ", ".join(parts)
 
 
-def _show_task(info: RunInfo, manifest: Manifest, task: str, most: int, as_json: bool) -> None:
+def _show_task(info: RunInfo, manifest: CheckpointManifest, task: str, most: int, as_json: bool) -> None:
     """Show a task's state, decoded without its types."""
     saved, state = _state(info, manifest, task)
     keyed = isinstance(state, dict)
@@ -215,7 +215,7 @@ def _show_task(info: RunInfo, manifest: Manifest, task: str, most: int, as_json:
         console.print(f"[dim]{len(items) - most:,} more; show them with --most {len(items)}[/]")
 
 
-def _state(info: RunInfo, manifest: Manifest, task: str) -> tuple[Saved, Any]:
+def _state(info: RunInfo, manifest: CheckpointManifest, task: str) -> tuple[Saved, Any]:
     """Return a task of a checkpoint and the state of its logic."""
     names = {saved.task: saved for saved in manifest.tasks}
     if task not in names:
@@ -223,7 +223,7 @@ def _state(info: RunInfo, manifest: Manifest, task: str) -> tuple[Saved, Any]:
     saved = names[task]
     path = below(kept.folder_of(str(info.checkpoints_path), manifest.number), saved.file)
     try:
-        _, logic = kept.unpack(kept.read(Posix(), path, saved.offset, saved.size, saved.checksum), path)
+        _, logic = kept.unpack_state(kept.read(Posix(), path, saved.offset, saved.size, saved.checksum), path)
         return saved, decode_msgpack(logic) if logic else None
     except OSError as error:
         raise FileProblem(f"{path}: cannot be read, {(error.strerror or str(error)).lower()}") from None

@@ -25,7 +25,7 @@ from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.topology import Application
 from penstock.policies.registry import placement_policy
 from penstock.runtime.config import AppSpec
-from penstock.runtime.storage.run_folder import INFO, LATEST, RunInfo, alive, find, refuse_unwritable
+from penstock.runtime.storage.run_folder import INFO, LATEST, RunInfo, alive, find_run, refuse_unwritable
 from penstock.startup.resume import emulated_cluster
 
 EXAMPLE = "penstock sim calibrate word-count --emulate hetero-small --rate 200 --duration 30 --output measured"
@@ -115,7 +115,7 @@ class _StepPrinter:
 def _find_run(what: str | None, runs: Path) -> RunInfo | None:
     """Return the run of a name or folder, default: the latest; None if the text names an application."""
     if what is None or what == LATEST or (runs / what / INFO).is_file() or (Path(what) / INFO).is_file():
-        return find(what, runs)
+        return find_run(what, runs)
     return None
 
 

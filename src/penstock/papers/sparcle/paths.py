@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from penstock.admission.book.free_capacity import find_free_capacity
-from penstock.admission.book.paths import Request, paths_in_turn
+from penstock.admission.book.paths import AdmissionRequest, paths_in_turn
 from penstock.estimate.availability import any_works, carries
 from penstock.experiments.figure import Case, Claim, Figure, Row, select
 from penstock.experiments.pictures import COLOURS, label, look
@@ -75,7 +75,7 @@ def run_paths(one: Case) -> Sequence[Row]:
 
 def _paths(setting: SparcleInstance, policy: str, seed: int) -> tuple[list[frozenset[str]], list[float]]:
     """Return the links of each path and its rate."""
-    cluster, request = setting.cluster, Request(setting.application, policy, seed=seed + APART)
+    cluster, request = setting.cluster, AdmissionRequest(setting.application, policy, seed=seed + APART)
     found = list(islice(paths_in_turn(request, find_free_capacity(Book(cluster=cluster)), cluster), MOST))
     some = [path for path in found if path.rate_tps > EXHAUSTED * found[0].rate_tps]
     links = {link.label for link in cluster.links}

@@ -19,8 +19,8 @@ from penstock.runtime.layout import Layout
 from penstock.runtime.protocol import controller_messages, worker_messages
 from penstock.runtime.protocol.controller_messages import StateLocation
 from penstock.runtime.storage import checkpoints
-from penstock.runtime.storage.checkpoints import KEEP, Manifest
-from penstock.runtime.storage.disk import Disk, Job
+from penstock.runtime.storage.checkpoints import KEEP, CheckpointManifest
+from penstock.runtime.storage.disk import Disk, StorageJob
 
 RETRY_S = 1.0  # before a publication that failed, or the last checkpoint, is tried again
 
@@ -30,27 +30,21 @@ class CheckpointOwner(Protocol):
 
     def end_checkpoint(self, completed: bool, current: bool, now: float) -> None:
         """Continue after a checkpoint: `completed` or aborted, of the `current` epoch or an earlier one."""
-        ...
 
     def end_if_last(self, now: float) -> None:
         """End the run if the last checkpoint is published."""
-        ...
 
     def recover(self, reason: str, now: float) -> None:
         """Give up the epoch."""
-        ...
 
     def proceed(self, now: float) -> None:
         """Start the next epoch if that is possible."""
-        ...
 
     def drop(self, worker: int, reason: str, now: float) -> None:
         """Give up a worker."""
-        ...
 
     def fail(self, problem: str, now: float) -> None:
         """End the run with an error."""
-        ...
 
 
 class CheckpointCoordinator:
@@ -76,7 +70,7 @@ class CheckpointCoordinator:
         self._all_ended = all_ended
         self._owner = owner
         self.folder = spec.folders.checkpoints
-        self.complete: list[Manifest] = [] if spec.resumed is None else [spec.resumed]
+        self.complete: list[CheckpointManifest] = [] if spec.resumed is None else [spec.resumed]
         self.completed_at = -math.inf  # controller's time
         self.number = 0 if spec.resumed is None else spec.resumed.number  # the last that was begun
         self.problem = ""  # why there was none since the last that is complete
@@ -84,12 +78,12 @@ class CheckpointCoordinator:
         self._begun = 0.0
         self._active = False
         self._saved: dict[int, worker_messages.CheckpointSaved] = {}
-        self._unpublished: list[Manifest] = []
+        self._unpublished: list[CheckpointManifest] = []
         self._publishing = False
         self._next = math.inf
 
     @property
-    def latest(self) -> Manifest | None:
+    def latest(self) -> CheckpointManifest | None:
         """The checkpoint that a recovery goes back to."""
         return self.complete[-1] if self.complete else None
 
@@ -150,7 +144,7 @@ class CheckpointCoordinator:
 
     def _write_manifest(self, entries: dict[int, tuple[worker_messages.TaskEntry, str]], now: float) -> None:
         names = self._state.names
-        manifest = Manifest(
+        manifest = CheckpointManifest(
             run=self._spec.run,
             number=self.number,
             epoch=self._state.epoch,
@@ -174,7 +168,7 @@ class CheckpointCoordinator:
             else:
                 self._decide(manifest, "", at)
 
-        self._outbox.store(Job(f"manifest {self.number}", do, then))
+        self._outbox.store(StorageJob(f"manifest {self.number}", do, then))
 
     def take_failed(self, _: int, message: worker_messages.CheckpointFailed, now: float) -> None:
         """Abort a checkpoint that a worker cannot save."""
@@ -203,11 +197,11 @@ class CheckpointCoordinator:
         self._saved = {}
         self._next = math.inf
 
-    def _forget(self, manifest: Manifest, problem: str) -> None:
+    def _forget(self, manifest: CheckpointManifest, problem: str) -> None:
         """Remove a manifest that could not be written: it must not be found later."""
 
         def do(disk: Disk) -> None:
-            checkpoints.forget(disk, self.folder, manifest.number)
+            checkpoints.forget_manifest(disk, self.folder, manifest.number)
 
         def then(_: object, again: str, now: float) -> None:
             if again:
@@ -215,9 +209,9 @@ class CheckpointCoordinator:
             else:
                 self._decide(manifest, problem, now)
 
-        self._outbox.store(Job(f"forget manifest {manifest.number}", do, then))
+        self._outbox.store(StorageJob(f"forget manifest {manifest.number}", do, then))
 
-    def _decide(self, manifest: Manifest, problem: str, now: float) -> None:
+    def _decide(self, manifest: CheckpointManifest, problem: str, now: float) -> None:
         """Continue: it is known whether the checkpoint is complete."""
         self.writing = False
         current = manifest.epoch == self._state.epoch and self._state.flowing
@@ -271,7 +265,7 @@ class CheckpointCoordinator:
             self._publish()
             self._owner.end_if_last(now)
 
-        self._outbox.store(Job(f"publish {manifests[-1].number}", do, then))
+        self._outbox.store(StorageJob(f"publish {manifests[-1].number}", do, then))
 
     def restart(self) -> Callable[[Disk], None]:
         """Return what completes all publications, before a new epoch starts from the latest checkpoint."""
@@ -302,7 +296,7 @@ class CheckpointCoordinator:
         self.writing = True
         reason = f"checkpoint {bad.number} could not be read"
 
-        def do(disk: Disk) -> tuple[str, Manifest | None, list[str]]:
+        def do(disk: Disk) -> tuple[str, CheckpointManifest | None, list[str]]:
             damage = checkpoints.damage(disk, self.folder, bad.number)
             if not damage:
                 return "", bad, []
@@ -311,7 +305,7 @@ class CheckpointCoordinator:
                 checkpoints.withdraw(disk, self.folder, found.number, outputs)
             return damage, found, problems
 
-        def then(checked: tuple[str, Manifest | None, list[str]] | None, problem: str, at: float) -> None:
+        def then(checked: tuple[str, CheckpointManifest | None, list[str]] | None, problem: str, at: float) -> None:
             self.writing = False
             if checked is None:
                 self._outbox.warn(f"checkpoint {bad.number} could not be checked, {problem}; trying again")
@@ -324,10 +318,12 @@ class CheckpointCoordinator:
                 owner.drop(worker, f"it cannot read checkpoint {bad.number}, which is whole: {message.problem}", at)
                 owner.proceed(at)
 
-        self._outbox.store(Job(f"check checkpoint {bad.number}", do, then))
+        self._outbox.store(StorageJob(f"check checkpoint {bad.number}", do, then))
         owner.recover(reason, now)
 
-    def _fall_back(self, bad: Manifest, damage: str, found: Manifest | None, problems: list[str], now: float) -> None:
+    def _fall_back(
+        self, bad: CheckpointManifest, damage: str, found: CheckpointManifest | None, problems: list[str], now: float
+    ) -> None:
         """Use the checkpoint before a damaged one."""
         for text in problems:
             self._outbox.warn(text)

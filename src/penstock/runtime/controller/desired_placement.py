@@ -8,7 +8,7 @@ from penstock.runtime.controller.operations import Operation
 from penstock.runtime.controller.outbox import Outbox
 from penstock.runtime.controller.run_spec import Complete, RunState, fewest
 from penstock.runtime.storage.checkpoints import Journal, write_journal
-from penstock.runtime.storage.disk import Job
+from penstock.runtime.storage.disk import StorageJob
 
 CHECK_S = 1.0  # between comparisons of the placement with the desired one
 
@@ -61,7 +61,7 @@ class DesiredPlacement:
             for then in waiting:
                 then(now)
 
-        self._outbox.store(Job("journal", lambda disk: write_journal(disk, folder, journal), written))
+        self._outbox.store(StorageJob("journal", lambda disk: write_journal(disk, folder, journal), written))
 
     def correct(self, now: float, idle: bool) -> Operation | None:
         """Exclude unreliable sites; return the moves that restore the desired placement, if no operation is running."""

@@ -8,7 +8,7 @@ from penstock.model.status import ComponentStatus, Latency, MachineStatus
 from penstock.model.topology import Kind
 from penstock.runtime.controller.membership import Member
 from penstock.runtime.layout import Layout
-from penstock.runtime.protocol.worker_messages import Report, TaskReport
+from penstock.runtime.protocol.worker_messages import ActivityReport, TaskReport
 
 RATES_S = 2.0  # the window of rates
 LATENCY_S = 5.0  # the window of latencies
@@ -27,7 +27,7 @@ class Metrics:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._tasks: dict[int, deque[_Reading]] = {}
-        self._workers: dict[int, tuple[float, Report]] = {}
+        self._workers: dict[int, tuple[float, ActivityReport]] = {}
         self._latencies: deque[tuple[float, float]] = deque(maxlen=MAX_SAMPLES)  # finished, s
         self.emitted = 0
         self.written = 0
@@ -35,7 +35,7 @@ class Metrics:
         self._skipped: Counter[int] = Counter()
         self._retried: Counter[int] = Counter()
 
-    def report(self, worker: int, report: Report, now: float) -> None:
+    def report(self, worker: int, report: ActivityReport, now: float) -> None:
         """Take a worker's report."""
         self._workers[worker] = (now, report)
         for task in report.tasks:

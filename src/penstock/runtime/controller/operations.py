@@ -17,7 +17,7 @@ from penstock.model.tuples import TuplePolicies
 from penstock.runtime.controller.membership import Membership
 from penstock.runtime.controller.outbox import Outbox
 from penstock.runtime.controller.run_spec import RunState
-from penstock.runtime.handle import Outcome
+from penstock.runtime.handle import MovedTask
 from penstock.runtime.protocol import controller_messages, worker_messages
 
 PREPARE_S = 30.0  # for a task to answer whether it can move, which it does between two tuples
@@ -39,7 +39,7 @@ class Operation:
     label: str = ""
     routes: tuple[controller_messages.Route, ...] | None = None  # to switch to before the first move
     tuples: TuplePolicies | None = None  # to switch to before the first move
-    done: list[Outcome] = field(default_factory=list)
+    done: list[MovedTask] = field(default_factory=list)
     error: PenstockError | None = None
     saves: bool = False  # it is a checkpoint
     temporary: bool = False  # its moves do not change the desired placement
@@ -53,23 +53,18 @@ class Changes(Protocol):
 
     def switch_routes(self, routes: tuple[controller_messages.Route, ...]) -> None:
         """Send tuples over other links."""
-        ...
 
     def switch_policies(self, tuples: TuplePolicies, now: float, then: Then) -> None:
         """Switch to other tuple policies; `then` is called when the journal has them."""
-        ...
 
     def commit_move(self, task: int, slot: str, temporary: bool, then: Then) -> None:
         """Change the placement; `then` is called when the journal has it."""
-        ...
 
     def begin_checkpoint(self, now: float) -> None:
         """Begin a checkpoint."""
-        ...
 
     def abort_overdue_checkpoint(self, now: float) -> None:
         """Abort the checkpoint in progress, which makes no progress."""
-        ...
 
 
 class Operations:
@@ -208,7 +203,9 @@ class Operations:
     def _command_move(self, operation: Operation, now: float) -> None:
         """Command every worker to move a task: from now on the move cannot be rolled back."""
         operation.step, operation.deadline = "moving", now + MOVE_S
-        self._outbox.broadcast(controller_messages.Move(self._state.epoch, operation.number, *operation.moves[0]))
+        self._outbox.broadcast(
+            controller_messages.PerformMove(self._state.epoch, operation.number, *operation.moves[0])
+        )
 
     def take_moved(self, worker: int, message: worker_messages.Moved, now: float) -> None:
         """Commit a move: the task has settled on its new worker."""
@@ -219,7 +216,7 @@ class Operations:
         before, name = self._state.placement[task], self._state.names[task]
         left = self._clock_time(self._members.slots[before], message.left)
         held = max(0.0, self._clock_time(worker, message.settled) - left)
-        operation.done.append(Outcome(name, before, slot, held))
+        operation.done.append(MovedTask(name, before, slot, held))
         operation.step, operation.deadline = "committing", math.inf
         self._event("move", f"{name} {before} -> {slot}", now)
         number = message.move

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from penstock.runtime.controller.membership import Membership
 from penstock.runtime.handle import LogLine
 from penstock.runtime.protocol.controller_messages import Command
-from penstock.runtime.storage.disk import Job
+from penstock.runtime.storage.disk import StorageJob
 
 
 class Outbox:
@@ -16,7 +16,7 @@ class Outbox:
 
     def __init__(self, members: Membership) -> None:
         self.commands: list[tuple[int, Command]] = []  # worker, command
-        self.jobs: list[Job] = []
+        self.jobs: list[StorageJob] = []
         self.lines: list[LogLine] = []
         self.closing: list[int] = []  # workers whose connections are to be closed
         self._members = members
@@ -31,7 +31,7 @@ class Outbox:
         """Send a command to every worker that has been assigned an epoch."""
         self.commands += [(number, command) for number in self._members.assigned]
 
-    def store(self, job: Job) -> None:
+    def store(self, job: StorageJob) -> None:
         """Run a storage job, after the earlier ones."""
         self.jobs.append(job)
 
@@ -65,7 +65,7 @@ class Outbox:
         commands, self.commands = self.commands, []
         return commands
 
-    def take_jobs(self) -> list[Job]:
+    def take_jobs(self) -> list[StorageJob]:
         """Return the storage jobs since the last call."""
         jobs, self.jobs = self.jobs, []
         return jobs

@@ -29,14 +29,14 @@ T = TypeVar("T")
 LINES = 10_000  # buffered for a listener; further ones are dropped
 
 
-class Feed(threading.Thread):
+class LogListener(threading.Thread):
     """Passes log lines to one listener, which may be slow or use the run, without blocking anything else.
 
     If it is slower than the log for long, lines are dropped, and a further line reports how many. A listener that
     raises is not called again; the run continues.
     """
 
-    def __init__(self, listener: Callable[[LogLine], None], failed: Callable[["Feed", Exception], None]) -> None:
+    def __init__(self, listener: Callable[[LogLine], None], failed: Callable[["LogListener", Exception], None]) -> None:
         super().__init__(name="penstock log", daemon=True)
         self._listener = listener
         self._failed = failed
@@ -122,7 +122,7 @@ class Driver:
         self._waker, self._woken = socket.socketpair()
         self._woken.setblocking(False)
         self._writer = Writer(self._wake, strict=True)
-        self._feeds: list[Feed] = []
+        self._feeds: list[LogListener] = []
         self._log_ended = False
         folder, umask = controller.spec.folders.telemetry, controller.spec.config.execution.umask
         self._recorder = Recorder(folder, "controller", umask=umask) if folder else None
@@ -154,7 +154,7 @@ class Driver:
     def on_log(self, listener: Callable[[LogLine], None]) -> None:
         """Call a function for every log line, in its own thread."""
         if not self._log_ended:
-            self._feeds.append(Feed(listener, self._stop_feed))
+            self._feeds.append(LogListener(listener, self._stop_feed))
 
     def warn(self, text: str) -> None:
         """Log a warning; from any thread, until `end_log`."""
@@ -181,7 +181,7 @@ class Driver:
         for feed in list(self._feeds):
             feed.put(line)
 
-    def _stop_feed(self, feed: Feed, error: Exception) -> None:
+    def _stop_feed(self, feed: LogListener, error: Exception) -> None:
         self._feeds.remove(feed)
         self.warn(f"a log listener raised {type(error).__name__}: {error}; it is not called again")
 

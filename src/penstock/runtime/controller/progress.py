@@ -10,7 +10,7 @@ from penstock.runtime.protocol import worker_messages
 TIMEOUT_S = 30.0
 
 
-class Done(NamedTuple):
+class CompletedTree(NamedTuple):
     """A tree that is complete, in the controller's time."""
 
     root: int
@@ -41,13 +41,13 @@ class TupleTrees:
     def __len__(self) -> int:
         return len(self._trees)
 
-    def root(self, root: int, task: int, due: float, now: float) -> Done | None:
+    def root(self, root: int, task: int, due: float, now: float) -> CompletedTree | None:
         """Take a source's report of a tree; return the tree if it is complete."""
         tree = self._tree(root, now)
         tree.task, tree.due = task, due
         return self._complete(root, tree)
 
-    def ack(self, root: int, ids: int, finished: float, now: float) -> Done | None:
+    def ack(self, root: int, ids: int, finished: float, now: float) -> CompletedTree | None:
         """Take the exclusive or of tuples of a tree that were processed or emitted; return the tree if complete."""
         tree = self._tree(root, now)
         tree.ids ^= ids
@@ -69,11 +69,11 @@ class TupleTrees:
             tree = self._trees[root] = _Tree(now)
         return tree
 
-    def _complete(self, root: int, tree: _Tree) -> Done | None:
+    def _complete(self, root: int, tree: _Tree) -> CompletedTree | None:
         if tree.ids or tree.task < 0 or tree.finished == -math.inf:
             return None
         del self._trees[root]
-        return Done(root, tree.task, tree.due, tree.finished)
+        return CompletedTree(root, tree.task, tree.due, tree.finished)
 
 
 class Progress:
@@ -100,7 +100,9 @@ class Progress:
         """Return whether every task has seen the end of its input."""
         return len(self.ended) == len(self._layout.components)
 
-    def take_report(self, report: worker_messages.Report, clock: ClockEstimate, now: float) -> list[Done]:
+    def take_report(
+        self, report: worker_messages.ActivityReport, clock: ClockEstimate, now: float
+    ) -> list[CompletedTree]:
         """Take a worker's report on traced tuples; return the trees that it completes."""
         found = [self.trees.root(r.root, r.task, clock.controller_time(r.due), now) for r in report.roots]
         found += [self.trees.ack(a.root, a.ids, clock.controller_time(a.finished), now) for a in report.acks]

@@ -21,7 +21,7 @@ from penstock.runtime.controller.checkpoint import CheckpointCoordinator
 from penstock.runtime.controller.membership import Membership
 from penstock.runtime.controller.outbox import Outbox
 from penstock.runtime.controller.run_spec import RunSpec, RunState
-from penstock.runtime.storage.disk import Disk, Job
+from penstock.runtime.storage.disk import Disk, StorageJob
 from penstock.runtime.worker.running_task import last_running
 
 RETRY_S = 1.0  # before a journal that could not be written is tried again
@@ -35,27 +35,21 @@ class EpochOwner(Protocol):
 
     def interrupt_operation(self) -> None:
         """Interrupt the operation in progress."""
-        ...
 
     def write_epoch(self) -> Callable[[Disk], None]:
         """Return what writes the current epoch to the journal."""
-        ...
 
     def open_epoch(self, usable: list[str]) -> None:
         """Place the tasks on usable slots, and have every worker open its tasks."""
-        ...
 
     def start_epoch(self, phase: str, now: float) -> None:
         """Let tuples flow."""
-        ...
 
     def drop(self, worker: int, reason: str, now: float) -> None:
         """Give up a worker."""
-        ...
 
     def fail(self, problem: str, now: float) -> None:
         """End the run with an error."""
-        ...
 
 
 class RecoveryCoordinator:
@@ -138,7 +132,7 @@ class RecoveryCoordinator:
                 self._outbox.warn(f"task {names[task]} was running when worker {site!r} was lost")
 
         look = partial(last_running, folder=self._folder, site=site, incarnation=member.incarnation)
-        self._outbox.store(Job(f"what worker {site} did", look, then))
+        self._outbox.store(StorageJob(f"what worker {site} did", look, then))
 
     def _exhausted(self, now: float) -> bool:
         """Return whether the restart limit is reached."""
@@ -159,7 +153,7 @@ class RecoveryCoordinator:
             limit = f"the restart limit of {settings.max_restarts} in {settings.restart_window_s:g} s is reached"
             self._owner.fail(f"{who} when {reason}; {limit}, --restarts changes it", now)
 
-        self._outbox.store(Job("the end", lambda _: None, end))
+        self._outbox.store(StorageJob("the end", lambda _: None, end))
 
     def proceed(self, now: float) -> None:
         """Take the next step, if that is possible now."""
@@ -194,7 +188,7 @@ class RecoveryCoordinator:
         def then(rejected: str | None, problem: str, at: float) -> None:
             self._open_epoch(attempt, rejected or problem, bool(rejected), at)
 
-        self._outbox.store(Job(f"epoch {self._state.epoch}", do, then))
+        self._outbox.store(StorageJob(f"epoch {self._state.epoch}", do, then))
 
     def _open_epoch(self, attempt: int, problem: str, rejected: bool, now: float) -> None:
         """Have the workers open their tasks, or try the disk again; what is `rejected` ends a resume."""

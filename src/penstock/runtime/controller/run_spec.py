@@ -10,7 +10,7 @@ from penstock.model.plan import Plan
 from penstock.runtime.config import RunConfig
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol.controller_messages import Folders, Route
-from penstock.runtime.storage.checkpoints import Manifest
+from penstock.runtime.storage.checkpoints import CheckpointManifest
 
 # Places every task: from the slots that they should have and the slots available. It moves as few tasks as it can.
 Complete = Callable[[Sequence[str], Sequence[str]], Sequence[str]]
@@ -48,7 +48,7 @@ class RunSpec:
     policy: str = ""  # that placed the tasks
     emulated: Cluster | None = None
     routes: tuple[Route, ...] = ()
-    resumed: Manifest | None = None  # the checkpoint from which the run continues
+    resumed: CheckpointManifest | None = None  # the checkpoint from which the run continues
     epoch: int = 0  # the last one that was issued in this folder
     complete: Complete | None = None  # places tasks whose slots are unavailable; None: on the slots with fewest tasks
 

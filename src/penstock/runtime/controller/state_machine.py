@@ -36,7 +36,7 @@ from penstock.runtime.controller.tuple_policies import PoliciesInForce
 from penstock.runtime.handle import LogLine
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol import controller_messages, worker_messages
-from penstock.runtime.storage.checkpoints import Journal, Manifest, write_journal
+from penstock.runtime.storage.checkpoints import CheckpointManifest, Journal, write_journal
 from penstock.runtime.storage.disk import Disk
 
 NOTHING = "the run processed nothing"
@@ -88,9 +88,9 @@ class Controller:
         return {
             worker_messages.Heartbeat: self._take_heartbeat,
             worker_messages.Pong: self.clock_sync.take_pong,
-            worker_messages.Log: self._take_log,
+            worker_messages.LogMessage: self._take_log,
             worker_messages.Ready: self._take_ready,
-            worker_messages.Report: self._take_report,
+            worker_messages.ActivityReport: self._take_report,
             worker_messages.Failure: self._take_failure,
             worker_messages.MovePrepared: self.operations.take_prepared,
             worker_messages.Moved: self.operations.take_moved,
@@ -431,7 +431,7 @@ class Controller:
     def _take_heartbeat(self, worker: int, message: worker_messages.Heartbeat, now: float) -> None:
         """Do nothing: `receive` has recorded when it came."""
 
-    def _take_log(self, worker: int, message: worker_messages.Log, _: float) -> None:
+    def _take_log(self, worker: int, message: worker_messages.LogMessage, _: float) -> None:
         task, site = message.task if message.task >= 0 else None, self.members[worker].site.name
         self.outbox.lines.append(LogLine(message.at, message.level, message.component, task, site, message.text))
 
@@ -442,7 +442,7 @@ class Controller:
         else:
             self.recovery.take_ready(now)
 
-    def _take_report(self, worker: int, message: worker_messages.Report, now: float) -> None:
+    def _take_report(self, worker: int, message: worker_messages.ActivityReport, now: float) -> None:
         self.metrics.report(worker, message, now)
         for done in self.progress.take_report(message, self.members[worker].clock.estimate, now):
             self.metrics.latency(done.finished, done.finished - done.due)
@@ -554,7 +554,7 @@ class Controller:
         if self.state.flowing and self.progress.all_ended():
             self.checkpointing.request(now)
 
-    def _has_advanced(self, latest: Manifest) -> bool:
+    def _has_advanced(self, latest: CheckpointManifest) -> bool:
         """Return whether a source has emitted tuples, beyond those of a resumed run, that were not rolled back."""
         before = {saved.task: saved.counted for saved in self.spec.resumed.tasks} if self.spec.resumed else {}
         sources = {self.layout.names[task] for task in self.layout.reached}

@@ -7,7 +7,7 @@ import msgspec
 
 from penstock.model.telemetry import Record, RecordKind
 from penstock.runtime.controller.membership import Membership
-from penstock.runtime.controller.progress import Done
+from penstock.runtime.controller.progress import CompletedTree
 from penstock.runtime.controller.run_spec import RunState
 from penstock.runtime.protocol import controller_messages, worker_messages
 
@@ -30,7 +30,7 @@ class TelemetryBuffer:
         """Record an event."""
         self._record(RecordKind.EVENT, now, event=event, detail=detail)
 
-    def trace(self, done: Done) -> None:
+    def trace(self, done: CompletedTree) -> None:
         """Record a tree of tuples that is complete."""
         task, fields = self._state.names[done.task], {"root": done.root, "due": done.due, "finished": done.finished}
         self._record(RecordKind.DONE, done.finished, task=task, **fields)

@@ -36,7 +36,7 @@ class SiteStatus(NamedTuple):
 
 
 @dataclass
-class Assignment:
+class SupervisedSite:
     """A site, the executor that its worker should run on, and its job."""
 
     site: Site
@@ -76,7 +76,7 @@ class WorkerSupervisor:
         self._launch = launch
         self._registered = registered
         self._grown = grown
-        self._assignments = [Assignment(site, home) for site, home in places]
+        self._assignments = [SupervisedSite(site, home) for site, home in places]
         self._alive = {home.id: home for _, home in places if home is not None}
         self._vacant: list[Executor] = []  # lost executors that have not been replaced
         self._next_check = 0.0
@@ -112,7 +112,7 @@ class WorkerSupervisor:
             for number, member in enumerate(controller.members.all)
         }
 
-    def _check(self, assignment: Assignment, status: SiteStatus, now: float) -> None:
+    def _check(self, assignment: SupervisedSite, status: SiteStatus, now: float) -> None:
         if assignment.job is None:
             if now >= assignment.due and status.wanted:
                 self._start(assignment, status.incarnation, now)
@@ -132,7 +132,7 @@ class WorkerSupervisor:
             elif now - assignment.seen > assignment.register_s and self._driver.controller.phase != "starting":
                 self._relaunch(assignment, f"has not registered in {assignment.register_s:g} s", now)
 
-    def _handle_end(self, assignment: Assignment, job: Job, status: SiteStatus, now: float) -> None:
+    def _handle_end(self, assignment: SupervisedSite, job: Job, status: SiteStatus, now: float) -> None:
         """Launch a job again that has ended; fail the run if that would not help."""
         name = assignment.site.name
         if job.error is not None and job.error.startswith(UNLOADABLE):
@@ -147,23 +147,23 @@ class WorkerSupervisor:
                 self._driver.warn(f"the job of worker {name} has ended, {job.error}")
             self._delay_launch(assignment, now)
 
-    def _relaunch(self, assignment: Assignment, problem: str, now: float) -> None:
+    def _relaunch(self, assignment: SupervisedSite, problem: str, now: float) -> None:
         self._driver.warn(f"worker {assignment.site.name} {problem}; its job is launched again")
         if assignment.job is not None:
             assignment.job.cancel()
         self._delay_launch(assignment, now)
 
-    def _delay_launch(self, assignment: Assignment, now: float) -> None:
+    def _delay_launch(self, assignment: SupervisedSite, now: float) -> None:
         """Delay a launch, longer after each failure."""
         delay = 0.0 if not assignment.failures else min(MAX_DELAY_S, FIRST_DELAY_S * 2 ** (assignment.failures - 1))
         assignment.job, assignment.due, assignment.since = None, now + delay, None
         assignment.failures += 1
 
-    def _start(self, assignment: Assignment, before: int, now: float) -> None:
+    def _start(self, assignment: SupervisedSite, before: int, now: float) -> None:
         assignment.job = self._launch(assignment.site.name, self._room_for(assignment))
         assignment.seen, assignment.before = now, before
 
-    def _verify(self, assignment: Assignment, job: Job, incarnation: int) -> None:
+    def _verify(self, assignment: SupervisedSite, job: Job, incarnation: int) -> None:
         """End a worker that is not on its executor, to launch it there; warn if it was already requested there.
 
         Spark reports where a worker runs with a delay, and may have placed it before its executor registered.
@@ -191,7 +191,7 @@ class WorkerSupervisor:
 
     # Executors
 
-    def _room_for(self, assignment: Assignment) -> Executor | None:
+    def _room_for(self, assignment: SupervisedSite) -> Executor | None:
         """Return the executor to request: its own, else one with a free core, on the same host if possible."""
         home = assignment.home
         if home is None or home.id in self._alive:
@@ -231,7 +231,7 @@ class WorkerSupervisor:
         self._driver.say(f"executor {fresh.id} on {fresh.host} is new; slots {', '.join(site.name for site in sites)}")
         for site in sites:
             self._driver.ask(partial(self._add, site))
-            self._assignments.append(Assignment(site, fresh))
+            self._assignments.append(SupervisedSite(site, fresh))
         if self._grown is not None:
             self._grown(machine)
 

@@ -85,7 +85,7 @@ class PrepareMove(Wire, tag=42):
     task: int
 
 
-class Move(Wire, tag=43):
+class PerformMove(Wire, tag=43):
     """Move a task to a slot; sent to every worker."""
 
     epoch: int
@@ -206,7 +206,7 @@ Command = (
     | Assign
     | Start
     | PrepareMove
-    | Move
+    | PerformMove
     | Drain
     | SourceProgress
     | Ping

@@ -122,7 +122,7 @@ class InState(Wire):
 Pending = tuple[str, str]  # a complete file: its current name, and its name once published
 
 
-class State(Wire, tag=4):
+class MovingTask(Wire, tag=4):
     """A moving task: the state of its logic, and its ends of its channels."""
 
     epoch: int
@@ -151,7 +151,7 @@ class Farewell(Wire, tag=5):
     leaves: bool = False  # whether the sender is the departing worker
 
 
-Envelope = Data | Marker | State  # frames carried to a task's slot
+Envelope = Data | Marker | MovingTask  # frames carried to a task's slot
 Frame = Envelope | Credit
 
 decode_frame: Callable[[bytes], Frame | Farewell] = msgpack_decoder(Frame | Farewell)

@@ -66,13 +66,13 @@ class Welcome(Wire, tag=11):
     nonce: bytes
 
 
-class Proof(Wire, tag=12):
+class CallerProof(Wire, tag=12):
     """The caller's proof, which opens the connection."""
 
     proof: bytes
 
 
-Greeting = Hello | Welcome | Proof
+Greeting = Hello | Welcome | CallerProof
 
 decode_greeting: Callable[[bytes], Greeting] = msgpack_decoder(Greeting)
 
@@ -226,9 +226,9 @@ class Connection:
                 self._put(encode(Welcome(self._prove(b"answer", message.nonce), self._nonce)))
             case Welcome() if self._calls:
                 self._check(message.proof, b"answer", self._nonce)
-                self._put(encode(Proof(self._prove(b"call", message.nonce))))
+                self._put(encode(CallerProof(self._prove(b"call", message.nonce))))
                 self._open(self._nonce, message.nonce)
-            case Proof() if not self._calls and self.caller is not None:
+            case CallerProof() if not self._calls and self.caller is not None:
                 self._check(message.proof, b"call", self._nonce)
                 self._open(self.caller.nonce, self._nonce)
             case _:
@@ -360,7 +360,7 @@ def hello(run: str, worker: int, incarnation: int, heartbeat: bool = False) -> H
     return Hello(PROTOCOL, run, worker, incarnation, secrets.token_bytes(16), heartbeat)
 
 
-def call(
+def connect(
     host: str, port: int, secret: bytes, greeting: Hello, within_s: float = 10.0, protects: bool = False
 ) -> Connection:
     """Connect, waiting at most `within_s` for the other end to accept."""
@@ -377,7 +377,7 @@ def call_until_open(
     """
     deadline = time.monotonic() + HANDSHAKE_S
     while True:
-        connection = call(host, port, secret, make_greeting(), protects=protects)
+        connection = connect(host, port, secret, make_greeting(), protects=protects)
         try:
             with contextlib.closing(Watch()) as watch:
                 connection.flush()

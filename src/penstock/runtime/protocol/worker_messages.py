@@ -54,7 +54,7 @@ class Ack(Wire):
     finished: float
 
 
-class Report(Wire, tag=22):
+class ActivityReport(Wire, tag=22):
     """The activity of a worker since its last report; sent periodically."""
 
     epoch: int
@@ -69,7 +69,7 @@ class Report(Wire, tag=22):
     aligning: bool = False  # whether tasks that have not saved their state for the checkpoint yet have processed tuples
 
 
-class Log(Wire, tag=23):
+class LogMessage(Wire, tag=23):
     """A line that an author's code logged or printed."""
 
     at: float
@@ -198,8 +198,8 @@ class CheckpointUnreadable(Wire, tag=34):
 WorkerMessage = (
     Register
     | Ready
-    | Report
-    | Log
+    | ActivityReport
+    | LogMessage
     | Failure
     | MovePrepared
     | Moved

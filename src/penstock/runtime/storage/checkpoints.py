@@ -86,7 +86,7 @@ class Shape(msgspec.Struct, frozen=True):
     streams: tuple[str, ...]  # label and grouping
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class CheckpointManifest(msgspec.Struct, frozen=True, kw_only=True):
     """A complete checkpoint."""
 
     format: int = FORMAT
@@ -167,16 +167,16 @@ def checksum(data: bytes | memoryview, before: int = 0) -> int:
 _encode = msgspec.msgpack.Encoder().encode
 _decode: Callable[[bytes], TaskState] = msgpack_decoder(TaskState)
 _decode_journal: Callable[[bytes], Journal] = json_decoder(Journal)
-_decode_manifest: Callable[[bytes], Manifest] = json_decoder(Manifest)
+_decode_manifest: Callable[[bytes], CheckpointManifest] = json_decoder(CheckpointManifest)
 
 
-def pack(state: TaskState, logic: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+def pack_state(state: TaskState, logic: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
     """Return a task's part of a file: the size of the runtime's state, that state, the logic's state."""
     head = _encode(state)
     return [len(head).to_bytes(4, "big") + head, *logic]
 
 
-def unpack(data: bytes, path: str) -> tuple[TaskState, bytes]:
+def unpack_state(data: bytes, path: str) -> tuple[TaskState, bytes]:
     """Return the runtime's and the logic's state from a task's part of a file."""
     size = int.from_bytes(data[:4], "big")
     try:
@@ -192,7 +192,7 @@ def saved(entry: TaskEntry, name: str, file: str) -> Saved:
     return Saved(name, file, *figures, entry.position, entry.pending)
 
 
-def write_manifest(disk: Disk, folder: str, manifest: Manifest) -> None:
+def write_manifest(disk: Disk, folder: str, manifest: CheckpointManifest) -> None:
     """Write a manifest, which completes its checkpoint."""
     run = _run_folder(folder)
 
@@ -205,7 +205,7 @@ def write_manifest(disk: Disk, folder: str, manifest: Manifest) -> None:
     disk.replace(below(folder_of(folder, manifest.number), MANIFEST), body)
 
 
-def read_manifest(disk: Disk, folder: str, number: int) -> Manifest:
+def load_manifest(disk: Disk, folder: str, number: int) -> CheckpointManifest:
     """Read a manifest; raise `FileProblem` if it is damaged or of an unknown format."""
     path = below(folder_of(folder, number), MANIFEST)
     data = disk.read(path)
@@ -228,7 +228,7 @@ def _run_folder(folder: str) -> str:
     return os.path.dirname(os.path.abspath(folder))
 
 
-def _renamed(manifest: Manifest, rename: Callable[[str], str]) -> Manifest:
+def _renamed(manifest: CheckpointManifest, rename: Callable[[str], str]) -> CheckpointManifest:
     """Return a manifest with other names of the sinks' files."""
     tasks = []
     for task in manifest.tasks:
@@ -243,14 +243,14 @@ def numbers(disk: Disk, folder: str) -> list[int]:
     return [number for number in sorted(found, reverse=True) if MANIFEST in disk.listed(folder_of(folder, number))]
 
 
-def find_latest(disk: Disk, folder: str, damaged: Sequence[int] = ()) -> tuple[Manifest | None, list[str]]:
+def find_latest(disk: Disk, folder: str, damaged: Sequence[int] = ()) -> tuple[CheckpointManifest | None, list[str]]:
     """Return the latest whole checkpoint, and the problems of those that were skipped."""
     problems = []
     for number in numbers(disk, folder):
         if number in damaged:
             continue
         try:
-            manifest = read_manifest(disk, folder, number)
+            manifest = load_manifest(disk, folder, number)
             verify(disk, folder, manifest)
         except UnknownFormat:
             raise
@@ -261,7 +261,7 @@ def find_latest(disk: Disk, folder: str, damaged: Sequence[int] = ()) -> tuple[M
     return None, problems
 
 
-def verify(disk: Disk, folder: str, manifest: Manifest) -> None:
+def verify(disk: Disk, folder: str, manifest: CheckpointManifest) -> None:
     """Raise `FileProblem` if files of a checkpoint are missing, truncated or damaged."""
     for saved in manifest.tasks:
         path = below(folder_of(folder, manifest.number), saved.file)
@@ -281,7 +281,7 @@ def read(disk: Disk, path: str, offset: int, size: int, expected: int) -> bytes:
     return data
 
 
-def publish(disk: Disk, folder: str, manifest: Manifest) -> None:
+def publish(disk: Disk, folder: str, manifest: CheckpointManifest) -> None:
     """Give the files of a complete checkpoint their final names, if they lack them, and record that all have."""
     marker = below(folder_of(folder, manifest.number), PUBLISHED)
     if PUBLISHED in disk.listed(folder_of(folder, manifest.number)):
@@ -306,7 +306,7 @@ def refuse_outside(disk: Disk, folder: str, outputs: Sequence[str]) -> None:
     inside = [os.path.realpath(place) for place in (_run_folder(folder), *outputs)]
     for number in numbers(disk, folder):
         try:
-            tasks = read_manifest(disk, folder, number).tasks
+            tasks = load_manifest(disk, folder, number).tasks
         except (FileProblem, OSError):
             continue
         for name, path in ((task.task, path) for task in tasks for pair in task.pending for path in pair):
@@ -331,13 +331,13 @@ def withdraw(disk: Disk, folder: str, last: int, outputs: Sequence[str]) -> None
     the folders of sinks, besides the run's, in which files may be removed.
     """
     refuse_outside(disk, folder, outputs)
-    kept = set(read_manifest(disk, folder, last).pending) if last else set()
+    kept = set(load_manifest(disk, folder, last).pending) if last else set()
     withdrawn: set[Pending] = set()
     for number in numbers(disk, folder):
         if number > last:
             with contextlib.suppress(FileProblem, OSError):
-                withdrawn.update(read_manifest(disk, folder, number).pending)
-            forget(disk, folder, number)  # before its files: a complete checkpoint must have them
+                withdrawn.update(load_manifest(disk, folder, number).pending)
+            forget_manifest(disk, folder, number)  # before its files: a complete checkpoint must have them
     for pair in withdrawn - kept:
         for path in pair:
             disk.remove(path)
@@ -349,18 +349,18 @@ def withdraw(disk: Disk, folder: str, last: int, outputs: Sequence[str]) -> None
 def damage(disk: Disk, folder: str, number: int) -> str:
     """Return the damage to a checkpoint; empty if it is whole."""
     try:
-        verify(disk, folder, read_manifest(disk, folder, number))
+        verify(disk, folder, load_manifest(disk, folder, number))
     except (FileProblem, FileNotFoundError) as problem:
         return str(problem)
     return ""
 
 
-def forget(disk: Disk, folder: str, number: int) -> None:
+def forget_manifest(disk: Disk, folder: str, number: int) -> None:
     """Remove a manifest: its checkpoint is no longer complete."""
     disk.remove(below(folder_of(folder, number), MANIFEST))
 
 
-def mismatch(manifest: Manifest, shape: Shape) -> list[str]:
+def mismatch(manifest: CheckpointManifest, shape: Shape) -> list[str]:
     """Return the differences between an application and that of a checkpoint."""
     before, now = manifest.shape, shape
     found = [f"component {name!r} was removed" for name in before.components if name not in now.components]

@@ -23,31 +23,25 @@ class Disk(Protocol):
 
     def write(self, path: str, pieces: Sequence[bytes | memoryview]) -> None:
         """Write a file and its folder, and sync it; after a failure it may be torn."""
-        ...
 
     def replace(self, path: str, data: bytes) -> None:
         """Replace a file atomically."""
-        ...
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         """Read a part of a file; a negative size: to its end."""
-        ...
 
     def publish(self, temporary: str, final: str) -> None:
         """Give a file its final name; never replace another file."""
-        ...
 
     def remove(self, path: str) -> None:
         """Remove a file, or a folder with its content, if it exists."""
-        ...
 
     def listed(self, folder: str) -> list[str]:
         """Return the names in a folder, sorted; none if it does not exist."""
-        ...
 
 
 @dataclass
-class Job:
+class StorageJob:
     """An action on the disk, and what follows: `then(result, problem, now)`, in the loop's thread."""
 
     about: str
@@ -167,8 +161,8 @@ class Writer:
         self._wake = wake
         self._strict = strict
         self._disk = disk or Posix()
-        self._jobs: deque[Job] = deque()
-        self._done: deque[tuple[Job, Any, str]] = deque()
+        self._jobs: deque[StorageJob] = deque()
+        self._done: deque[tuple[StorageJob, Any, str]] = deque()
         self._defect: Exception | None = None
         self._unfinished = 0  # jobs whose results the loop does not have yet
         self._changed = threading.Condition()
@@ -180,7 +174,7 @@ class Writer:
         """Whether the loop has the results of all jobs."""
         return self._unfinished == 0
 
-    def add(self, jobs: Iterable[Job]) -> None:
+    def add(self, jobs: Iterable[StorageJob]) -> None:
         """Add jobs after the earlier ones; returns at once."""
         added = list(jobs)
         self._unfinished += len(added)
@@ -218,7 +212,7 @@ class Writer:
             self._done.append((job, result, problem))
             self._wake()
 
-    def _next(self) -> Job | None:
+    def _next(self) -> StorageJob | None:
         with self._changed:
             while not self._jobs and not self._closed:
                 self._changed.wait()

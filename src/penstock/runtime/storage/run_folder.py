@@ -265,7 +265,7 @@ def remove(info: RunInfo) -> None:
         lock.release()
 
 
-def resume(info: RunInfo, config: RunConfig, policy: str) -> RunInfo:
+def record_resume(info: RunInfo, config: RunConfig, policy: str) -> RunInfo:
     """Record that this process drives a run from now on; remove what the previous driver could not."""
     _remove_dead_socket(Path(info.socket))
     if info.pid != os.getpid():  # else other runs of this process may be in the session that has its files there
@@ -326,7 +326,7 @@ def latest(parent: Path = RUNS) -> RunInfo:
     return found[0]
 
 
-def find(what: str | Path | None = None, parent: Path = RUNS) -> RunInfo:
+def find_run(what: str | Path | None = None, parent: Path = RUNS) -> RunInfo:
     """Return the run of a name or in a folder; the latest for `latest`, or if nothing is named."""
     if what is None:
         return latest(parent)
@@ -343,8 +343,8 @@ def find(what: str | Path | None = None, parent: Path = RUNS) -> RunInfo:
 
 
 def find_current(what: str | Path | None = None, parent: Path = RUNS) -> RunInfo:
-    """Return a run as `find` does; `latest` is the last one that has not ended, if there is one."""
-    info = find(what, parent)
+    """Return a run as `find_run` does; `latest` is the last one that has not ended, if there is one."""
+    info = find_run(what, parent)
     if what in (None, LATEST):
         going = [each for each in _newest_first(parent) if each.ended is None and alive(each.pid)]
         info = going[0] if going else info

@@ -17,8 +17,8 @@ from penstock.runtime.protocol import worker_messages
 from penstock.runtime.protocol.controller_messages import StateLocation
 from penstock.runtime.protocol.frames import BARRIER, MarkerBody
 from penstock.runtime.protocol.worker_messages import TaskEntry
-from penstock.runtime.storage.checkpoints import TaskState, checksum, folder_of, pack, read, unpack
-from penstock.runtime.storage.disk import Disk, Job, below
+from penstock.runtime.storage.checkpoints import TaskState, checksum, folder_of, pack_state, read, unpack_state
+from penstock.runtime.storage.disk import Disk, StorageJob, below
 from penstock.runtime.worker.input import InChannel
 from penstock.runtime.worker.routing import TaskDirectory
 from penstock.runtime.worker.running_task import RunningTask
@@ -30,7 +30,7 @@ TURN_BYTES = 256 * 1024  # bytes of a task's state encoded per turn
 
 
 class _Slots(Protocol):
-    """The part of `Execution` that checkpoints use."""
+    """The part of `TaskExecution` that checkpoints use."""
 
     def is_idle(self, task: Task) -> bool: ...
     def wake(self, task: Task) -> None: ...
@@ -48,7 +48,7 @@ class Checkpointer:
         slots: _Slots,
         running: RunningTask,
         report: Callable[[worker_messages.WorkerMessage], None],
-        store: Callable[[Job], None],
+        store: Callable[[StorageJob], None],
     ) -> None:
         self.number = 0
         self._epoch = epoch
@@ -167,7 +167,7 @@ class Checkpointer:
         logic, position = task.logic, ""
         if isinstance(logic, Source) and logic.rewinds and not task.closed:
             position = _json(b"".join(pieces))
-        packed = pack(task.saved_state(sum(map(len, pieces))), pieces)
+        packed = pack_state(task.saved_state(sum(map(len, pieces))), pieces)
         size = sum(map(len, packed))
         pending = task.assign_files(self.number)
         entry = TaskEntry(task.number, 0, size, 0, task.ended, task.counted, position, pending)
@@ -197,7 +197,7 @@ class Checkpointer:
                 failed = worker_messages.CheckpointFailed(epoch, number, problem)
                 self._report(failed if problem else saved)
 
-        self._store(Job(f"checkpoint {number}", do, then))
+        self._store(StorageJob(f"checkpoint {number}", do, then))
 
 
 def _laid_out(states: list[tuple[TaskEntry, list[Piece]]]) -> tuple[int, tuple[TaskEntry, ...]]:
@@ -223,10 +223,10 @@ def _json(position: bytes) -> str:
 
 def reading_job(
     folder: str, checkpoint: int, locations: tuple[StateLocation, ...], then: Callable[[States, str, float], None]
-) -> Job:
+) -> StorageJob:
     """Return the job that reads the states of tasks from a checkpoint; `then` receives them, or the problem."""
     do = partial(_read_states, folder=folder_of(folder, checkpoint), locations=locations)
-    return Job(f"states of checkpoint {checkpoint}", do, then)
+    return StorageJob(f"states of checkpoint {checkpoint}", do, then)
 
 
 def _read_states(disk: Disk, folder: str, locations: tuple[StateLocation, ...]) -> States:
@@ -234,5 +234,5 @@ def _read_states(disk: Disk, folder: str, locations: tuple[StateLocation, ...]) 
     states: States = {}
     for location in locations:
         path = below(folder, location.file)
-        states[location.task] = unpack(read(disk, path, location.offset, location.size, location.checksum), path)
+        states[location.task] = unpack_state(read(disk, path, location.offset, location.size, location.checksum), path)
     return states

@@ -20,7 +20,7 @@ from penstock.api.logic import Logic
 from penstock.api.on_error import DeadLetter, ErrorPolicy, Retry, Skip
 from penstock.model.errors import shown
 from penstock.runtime.protocol.codec import Unreadable
-from penstock.runtime.worker.logic import LogicState, UserError, call
+from penstock.runtime.worker.logic import LogicState, UserError, call_author
 
 _LOG = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Attempt(NamedTuple):
     retry_at: float | None = None  # time of the next tuple's retry; None: all tuples are completed
 
 
-class Guard:
+class ErrorGuard:
     """Runs the calls of one task under its component's policy."""
 
     def __init__(self, policy: ErrorPolicy, dead_letters: Sink[Any] | None, logic: Logic, context: TaskContext) -> None:
@@ -106,19 +106,19 @@ class Guard:
     def open(self) -> None:
         """Open the dead-letter sink, also for a task that has ended: it may have dead letters to publish."""
         if self._dead_letters is not None:
-            call(self._dead_letters.open, self._context)
+            call_author(self._dead_letters.open, self._context)
             self._state = LogicState(self._dead_letters)
 
     def flush(self, now: float) -> None:
         """Let the dead-letter sink finish a file that has reached its size."""
         if self._dead_letters is not None and self._state is not None:
-            call(self._dead_letters.flush, now)
+            call_author(self._dead_letters.flush, now)
 
     def prepare(self) -> Sequence[tuple[str, str]]:
         """Finish the files of dead letters: return the temporary and the final name of each."""
         if self._dead_letters is None or self._state is None:
             return ()
-        return call(self._dead_letters.prepare)  # type: ignore[no-any-return]
+        return call_author(self._dead_letters.prepare)  # type: ignore[no-any-return]
 
     def save(self) -> bytes:
         """Return the encoded state of the dead-letter sink; to be called after `prepare`."""
@@ -133,7 +133,7 @@ class Guard:
         """Discard the dead letters that were not prepared: their tuples will be processed again."""
         if self._dead_letters is not None and self._state is not None:
             self._state = None
-            call(self._dead_letters.close)
+            call_author(self._dead_letters.close)
 
     def _apply(self, value: Any) -> list[Any]:
         if isinstance(value, Unreadable):
@@ -172,7 +172,7 @@ class Guard:
             error=line,
             traceback="".join(traceback.format_exception(error)),
         )
-        call(self._dead_letters.write, [letter], about=shown(value))
+        call_author(self._dead_letters.write, [letter], about=shown(value))
         self.skipped += 1
         if not self._warned:
             self._warned = True

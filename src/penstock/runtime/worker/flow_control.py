@@ -15,7 +15,7 @@ from penstock.runtime.worker.task import Task
 
 
 class _Windows(Protocol):
-    """The part of `Execution` that sets the windows of channels, and wakes a task that has received credit."""
+    """The part of `TaskExecution` that sets the windows of channels, and wakes a task that has received credit."""
 
     def now(self) -> float: ...
     def window(self, seconds: float | None, channels: int) -> int: ...
@@ -29,7 +29,7 @@ class _Feedback(Protocol):
     def credited(self, task: Task, channel: InChannel) -> tuple[float, float]: ...
 
 
-class FlowControl:
+class CreditControl:
     """The credit of the channels into and out of the tasks of a worker."""
 
     def __init__(

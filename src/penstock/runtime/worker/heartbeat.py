@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from penstock.model.decoding import Undecodable
 from penstock.runtime.protocol import controller_messages, encode, worker_messages
-from penstock.runtime.protocol.transport import Connection, ConnectionLost, Watch, call, hello
+from penstock.runtime.protocol.transport import Connection, ConnectionLost, Watch, connect, hello
 
 HEARTBEAT_S = 0.5
 
@@ -25,10 +25,9 @@ class Leased(Protocol):
 
     def renew_lease(self, until: float) -> None:
         """Extend the lease, unless it lasts longer already."""
-        ...
 
 
-class Controller(NamedTuple):
+class ControllerAddress(NamedTuple):
     """Where the controller listens, and the identity of the worker that calls it."""
 
     host: str
@@ -40,10 +39,10 @@ class Controller(NamedTuple):
     protects: bool = False
 
 
-class Heartbeat(threading.Thread):
+class HeartbeatThread(threading.Thread):
     """Sends heartbeats from a worker's first epoch to its end, on its own connection, which it reopens if it breaks."""
 
-    def __init__(self, worker: Leased, controller: Controller, lease_s: float) -> None:
+    def __init__(self, worker: Leased, controller: ControllerAddress, lease_s: float) -> None:
         super().__init__(name="penstock heartbeat", daemon=True)
         self._worker = worker
         self._controller = controller
@@ -57,7 +56,7 @@ class Heartbeat(threading.Thread):
             with contextlib.suppress(OSError, ConnectionLost, Undecodable):
                 to = self._controller
                 greeting = hello(to.run, to.worker, to.incarnation, heartbeat=True)
-                self._connection = call(to.host, to.port, to.secret, greeting, HEARTBEAT_S, to.protects)
+                self._connection = connect(to.host, to.port, to.secret, greeting, HEARTBEAT_S, to.protects)
                 with contextlib.closing(self._connection), contextlib.closing(Watch()) as watch:
                     watch.add(self._connection)
                     self._send_periodically(self._connection, watch)

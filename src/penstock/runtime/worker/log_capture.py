@@ -18,7 +18,7 @@ class LogCapture:
 
     def __init__(self, running: Callable[[], tuple[str, int]]) -> None:
         self._running = running
-        self._lines: deque[worker_messages.Log] = deque()
+        self._lines: deque[worker_messages.LogMessage] = deque()
         self._dropped = 0
         self._stdout = _Stdout(self)
 
@@ -27,13 +27,13 @@ class LogCapture:
         if len(self._lines) >= LINES:
             self._dropped += 1
             return
-        self._lines.append(worker_messages.Log(time.time(), level, *self._running(), text))
+        self._lines.append(worker_messages.LogMessage(time.time(), level, *self._running(), text))
 
     def warn(self, text: str) -> None:
         """Buffer a line of the worker itself, even if the buffer is full."""
-        self._lines.append(worker_messages.Log(time.time(), "warning", "", -1, text))
+        self._lines.append(worker_messages.LogMessage(time.time(), "warning", "", -1, text))
 
-    def take(self) -> list[worker_messages.Log]:
+    def take(self) -> list[worker_messages.LogMessage]:
         """Return the lines since the last call."""
         if not self._lines and not self._dropped:
             return []

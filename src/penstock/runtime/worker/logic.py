@@ -28,7 +28,7 @@ class UserError(Exception):
         self.context = context  # of the task; None: the running one
 
 
-def call(function: Callable[..., Any], *arguments: Any, about: str = "", name: str = "") -> Any:
+def call_author(function: Callable[..., Any], *arguments: Any, about: str = "", name: str = "") -> Any:
     """Call an author's method; an exception becomes a `UserError`, except for Ctrl-C, which is not the author's."""
     try:
         return function(*arguments)
@@ -50,7 +50,7 @@ def listed(
         result = function(*arguments)
         return [] if result is None else list(result if each is None else map(each, result))
 
-    return call(run, name=function.__name__)  # type: ignore[no-any-return]
+    return call_author(run, name=function.__name__)  # type: ignore[no-any-return]
 
 
 class LogicState:
@@ -84,7 +84,7 @@ class LogicState:
         logic = self._logic
         if isinstance(logic, Source) and not logic.rewinds:
             return
-        state = call(logic.position if isinstance(logic, Source) else logic.snapshot)
+        state = call_author(logic.position if isinstance(logic, Source) else logic.snapshot)
         if isinstance(state, dict) and len(state) > PIECE:
             yield b"\xdf" + len(state).to_bytes(4, "big")
             yield from _pieces(iter(state.items()), dict)
@@ -104,9 +104,9 @@ class LogicState:
         def read() -> Any:
             return msgpack_decoder(_return_type(getter))(saved)
 
-        state = call(read, name=setter.__name__)
+        state = call_author(read, name=setter.__name__)
         if isinstance(logic, Source) or _has_own_snapshot(logic):
-            call(setter, state)
+            call_author(setter, state)
 
 
 def _encoded(state: Any) -> bytes:

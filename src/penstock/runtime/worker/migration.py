@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from penstock.runtime.protocol import controller_messages, worker_messages
-from penstock.runtime.protocol.frames import Envelope, MarkerBody, State
+from penstock.runtime.protocol.frames import Envelope, MarkerBody, MovingTask
 from penstock.runtime.worker.input import InChannel
 from penstock.runtime.worker.routing import Early, Exchange, TaskDirectory
 from penstock.runtime.worker.task import Task
@@ -29,7 +29,7 @@ class _Unsettled(NamedTuple):
     channels: int  # channels whose marker has not arrived
 
 
-class Arrivals:
+class ArrivingTasks:
     """The tasks that move here in one epoch: input that arrives before them, and channels that are not settled."""
 
     def __init__(self, epoch: int, directory: TaskDirectory, now: Callable[[], float], report: Report) -> None:
@@ -40,7 +40,7 @@ class Arrivals:
         self._early: dict[int, list[Early]] = {}
         self._unsettled: dict[int, _Unsettled] = {}
         self._passed: dict[int, list[tuple[InChannel, MarkerBody]]] = {}  # markers that must follow their task
-        self.deferred: State | None = None  # of a task that arrived before the command to move it
+        self.deferred: MovingTask | None = None  # of a task that arrived before the command to move it
 
     def awaits(self, task: int) -> bool:
         """Return whether a task that is not here is moving here."""
@@ -50,11 +50,11 @@ class Arrivals:
         """Keep an item until its task has arrived."""
         self._early.setdefault(task, []).append(item)
 
-    def defer(self, state: State) -> None:
+    def defer(self, state: MovingTask) -> None:
         """Keep a task until the command to move it has arrived."""
         self.deferred = state
 
-    def take_deferred(self) -> State | None:
+    def take_deferred(self) -> MovingTask | None:
         """Return the task that waits for the command."""
         state, self.deferred = self.deferred, None
         return state
@@ -67,7 +67,7 @@ class Arrivals:
         """Return the markers of a move that have passed a departing task."""
         return self._passed.pop(task, [])
 
-    def arrived(self, task: Task, state: State) -> None:
+    def arrived(self, task: Task, state: MovingTask) -> None:
         """Note that a task has arrived; the input that was in flight to it follows."""
         self._unsettled[task.number] = _Unsettled(state.move, state.left, len(task.inbox.channels))
         self._report_if_settled(task)
@@ -98,7 +98,7 @@ class _Host(Protocol):
 
 
 class _Slots(Protocol):
-    """The part of `Execution` that runs tasks in slots, and carries frames between them."""
+    """The part of `TaskExecution` that runs tasks in slots, and carries frames between them."""
 
     def now(self) -> float: ...
     def is_idle(self, task: Task) -> bool: ...
@@ -113,7 +113,7 @@ class Migration:
         self,
         directory: TaskDirectory,
         exchange: Exchange,
-        arrivals: Arrivals,
+        arrivals: ArrivingTasks,
         slots: _Slots,
         host: _Host,
         report: Report,
@@ -127,7 +127,7 @@ class Migration:
         self._report = report
         self._last = 0  # number of the last commanded move
 
-    def redirect(self, move: controller_messages.Move) -> bool:
+    def redirect(self, move: controller_messages.PerformMove) -> bool:
         """Switch the channels to a moving task, and suspend it if it is local; return whether it changes workers."""
         directory, task = self._directory, self._directory.here.get(move.task)
         slot, host = directory.relocate(move.task, move.slot)
@@ -166,7 +166,7 @@ class Migration:
         for frame in (state, *left_behind):
             self._slots.carry(frame, old_slot, slot, host)
 
-    def arrive(self, state: State) -> None:
+    def arrive(self, state: MovingTask) -> None:
         """Run a task that arrives from another worker."""
         if state.move > self._last:
             self._arrivals.defer(state)

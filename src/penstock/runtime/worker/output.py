@@ -123,7 +123,7 @@ class Lane:
         if len(batch.values) <= most:
             self.waiting.popleft()
         else:
-            batch = cut(batch.values, batch.marks, most)
+            batch = cut_batch(batch.values, batch.marks, most)
         self.backlog -= len(batch.values)
         return batch
 
@@ -170,23 +170,18 @@ class Sender(Protocol):
 
     def send(self, queue: "OutQueue", lane: Lane, batch: Batch) -> None:
         """Send tuples for which the lane has credit."""
-        ...
 
     def send_marker(self, queue: "OutQueue", lane: Lane, marker: MarkerBody) -> None:
         """Send a marker."""
-        ...
 
     def is_local(self, task: int) -> bool:
         """Return whether a task runs in this process."""
-        ...
 
     def new_id(self, root: int) -> int:
         """Return an id of 63 random bits for a sampled tuple, and note that it belongs to the tree of `root`."""
-        ...
 
     def refuse(self, queue: "OutQueue", name: str, value: Any, mark: Mark | None, error: BaseException) -> None:
         """Skip a tuple that cannot be bound or sent, or end the run, according to its task's error policy."""
-        ...
 
 
 class Chooser(Protocol):
@@ -194,15 +189,12 @@ class Chooser(Protocol):
 
     def choose(self) -> None:
         """Call `OutQueue.bind` for the tuples that leave now; the others wait for a later call."""
-        ...
 
     def choose_all(self) -> None:
         """Call `OutQueue.queue` for all tuples with a choice of lane, whether or not their lanes have room."""
-        ...
 
     def observe(self, place: int, credit: Credit) -> None:
         """Process the load that the target of a lane reports."""
-        ...
 
 
 class Gate(Protocol):
@@ -210,11 +202,9 @@ class Gate(Protocol):
 
     def holds(self, lane: Lane) -> bool:
         """Return whether a lane leads to another machine."""
-        ...
 
     def request(self, queue: "OutQueue") -> None:
         """Note that tuples of a queue wait to be released."""
-        ...
 
 
 class OutQueue:
@@ -451,7 +441,7 @@ class OutQueue:
                     break
             min(ready, key=load).collect(value, marks.get(bound))
             bound += 1
-        cut(self.values, self.marks, bound)
+        cut_batch(self.values, self.marks, bound)
         if ignore_credit:
             self._append_collected()
         for lane in self.lanes:
@@ -476,7 +466,7 @@ class OutQueue:
             batch = Batch(self.values, self.marks)
             self.values, self.marks = [], []
             return batch
-        return cut(self.values, self.marks, count)
+        return cut_batch(self.values, self.marks, count)
 
     def _bind_all(self) -> None:
         """Bind the unbound tuples regardless of credit, so that a marker can follow them."""
@@ -595,7 +585,7 @@ def by_place(marks: Iterable[Mark]) -> dict[int, Mark]:
     return {mark.place: mark for mark in marks}
 
 
-def cut(values: list[Any], marks: list[Mark], count: int) -> Batch:
+def cut_batch(values: list[Any], marks: list[Mark], count: int) -> Batch:
     """Cut the first tuples off a list, in place."""
     taken = Batch(values[:count], [mark for mark in marks if mark.place < count])
     del values[:count]

@@ -30,10 +30,10 @@ from penstock.runtime.protocol.transport import (
 )
 from penstock.runtime.storage.disk import Writer
 from penstock.runtime.storage.telemetry_writer import Recorder
-from penstock.runtime.worker.heartbeat import Controller, Heartbeat
+from penstock.runtime.worker.heartbeat import ControllerAddress, HeartbeatThread
 from penstock.runtime.worker.log_capture import LogCapture
 from penstock.runtime.worker.peer_connections import PeerConnections
-from penstock.runtime.worker.reporting import Process, resident_mb
+from penstock.runtime.worker.reporting import ProcessUsage, resident_mb
 from penstock.runtime.worker.state_machine import Worker
 
 MAX_WAIT_S = 0.5
@@ -53,7 +53,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     umask: int = 0o077  # of all files written
 
 
-def main(flow: Dataflow, argument: str) -> None:
+def run_worker(flow: Dataflow, argument: str) -> None:
     """Run a worker: the function that a Spark task calls. Returns when the worker has ended, whatever the reason."""
     settings = decode_json(argument, WorkerSettings)
     secret, greeting = bytes.fromhex(settings.secret), partial(hello, settings.run, -1, 0)
@@ -86,7 +86,7 @@ class Shell:
         self._waker, self._woken = socket.socketpair()
         self._writer = Writer(self._wake)
         self._disconnected = ""  # why the connection to the controller is lost
-        self._heartbeat: Heartbeat | None = None
+        self._heartbeat: HeartbeatThread | None = None
         self.worker: Worker | None = None
 
     def serve(self) -> None:
@@ -122,7 +122,7 @@ class Shell:
                 self._flow,
                 self._settings.run,
                 time.monotonic,
-                process=Process(time.process_time, resident_mb),
+                process=ProcessUsage(time.process_time, resident_mb),
                 wake=self._wake,
                 unsent=self._peers.unsent,
             )
@@ -218,7 +218,7 @@ class Shell:
             worker.start_lease(time.monotonic() + assign.config.recovery.lease_s)
             worker.running_task.publish(assign.folders.run, self._settings.worker, assign.incarnation)
             settings = self._settings
-            controller = Controller(
+            controller = ControllerAddress(
                 settings.host,
                 settings.port,
                 self._secret,
@@ -227,7 +227,7 @@ class Shell:
                 assign.incarnation,
                 settings.protects,
             )
-            self._heartbeat = Heartbeat(worker, controller, assign.config.recovery.lease_s)
+            self._heartbeat = HeartbeatThread(worker, controller, assign.config.recovery.lease_s)
             self._heartbeat.start()
 
     def _carry(self, worker: Worker) -> None:

@@ -9,8 +9,8 @@ from typing import NamedTuple, Protocol
 from penstock.api.contracts import TaskContext
 from penstock.model.errors import FileProblem, PenstockError
 from penstock.model.telemetry import RecordKind
-from penstock.runtime.protocol.worker_messages import Failure, Report, TaskReport
-from penstock.runtime.worker.execution.interface import Usage
+from penstock.runtime.protocol.worker_messages import ActivityReport, Failure, TaskReport
+from penstock.runtime.worker.execution.interface import MachineUsage
 from penstock.runtime.worker.logic import UserError
 from penstock.runtime.worker.task import Task
 from penstock.runtime.worker.tracing import Tracer
@@ -18,20 +18,20 @@ from penstock.runtime.worker.tracing import Tracer
 REPORT_S = 0.25
 
 
-class Process(NamedTuple):
+class ProcessUsage(NamedTuple):
     """The resource use of a worker process."""
 
     cpu_seconds: Callable[[], float] = lambda: 0.0
     memory_mb: Callable[[], float | None] = lambda: None  # None: unknown
 
 
-UNKNOWN = Process()
+UNKNOWN = ProcessUsage()
 
 
 class _Machine(Protocol):
-    """The part of `Execution` that describes the machine."""
+    """The part of `TaskExecution` that describes the machine."""
 
-    def usage(self, now: float, interval: float, cpu: float) -> Usage: ...
+    def usage(self, now: float, interval: float, cpu: float) -> MachineUsage: ...
     def capacity(self) -> tuple[float, float] | None: ...
 
 
@@ -41,7 +41,7 @@ class Reporter:
     def __init__(
         self,
         epoch: int,
-        process: Process,
+        process: ProcessUsage,
         machine: _Machine,
         tracer: Tracer,
         tasks: Mapping[int, Task],
@@ -66,7 +66,7 @@ class Reporter:
         """Keep the counters of a departing task."""
         self._left.append(self._task_report(task, now))
 
-    def report(self, now: float, aligning: bool) -> Report:
+    def report(self, now: float, aligning: bool) -> ActivityReport:
         """Return the next report."""
         interval = max(now - self._last, 1e-9)
         tasks = (*self._left, *(self._task_report(task, now) for task in self._tasks.values()))
@@ -77,9 +77,11 @@ class Reporter:
         self._tracer.record(RecordKind.MACHINE, now, interval=interval, lag=usage.lag, **self._machine_figures(usage))
         self._last, self._last_cpu = now, cpu_now
         self.due = now + REPORT_S
-        return Report(self._epoch, now, interval, tasks, roots, acks, usage.cpu, usage.lag, usage.warning, aligning)
+        return ActivityReport(
+            self._epoch, now, interval, tasks, roots, acks, usage.cpu, usage.lag, usage.warning, aligning
+        )
 
-    def _machine_figures(self, usage: Usage) -> dict[str, float | None]:
+    def _machine_figures(self, usage: MachineUsage) -> dict[str, float | None]:
         """Return the used fraction of the machine, the memory in use, and the capacity if it is known.
 
         The tasks of an emulated machine use the memory that they declare.

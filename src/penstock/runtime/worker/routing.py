@@ -12,7 +12,7 @@ from penstock.runtime.protocol.controller_messages import Peer
 from penstock.runtime.protocol.frames import MOVE, Credit, Data, Envelope, Mark, Marker, MarkerBody, Waiting
 from penstock.runtime.worker.input import Delivery, InChannel
 from penstock.runtime.worker.logic import UserError
-from penstock.runtime.worker.output import Batch, Lane, OutQueue, Sender, by_place, cut, moved
+from penstock.runtime.worker.output import Batch, Lane, OutQueue, Sender, by_place, cut_batch, moved
 from penstock.runtime.worker.running_task import RunningTask
 from penstock.runtime.worker.task import Task
 from penstock.runtime.worker.tracing import Tracer
@@ -82,7 +82,7 @@ Early = Data | Marker | Credit | HandedOver  # input that arrives before its tas
 
 
 class _Carrier(Protocol):
-    """The part of `Execution` that carries frames to the worker of a task, and wakes a task that has input."""
+    """The part of `TaskExecution` that carries frames to the worker of a task, and wakes a task that has input."""
 
     hands_over: bool
 
@@ -92,19 +92,16 @@ class _Carrier(Protocol):
 
 
 class EarlyArrivals(Protocol):
-    """The part of `Arrivals` that keeps input for tasks that move here."""
+    """The part of `ArrivingTasks` that keeps input for tasks that move here."""
 
     def awaits(self, task: int) -> bool:
         """Return whether a task that is not here is moving here."""
-        ...
 
     def keep(self, task: int, item: Early) -> None:
         """Keep an item until its task has arrived."""
-        ...
 
     def settle(self, task: Task, channel: InChannel, marker: MarkerBody) -> None:
         """Note that all input that a channel had sent to a task's old worker has arrived."""
-        ...
 
 
 class Exchange(Sender):
@@ -167,7 +164,7 @@ class Exchange(Sender):
         if not count:
             return
         if count > 1 and len(encoded) > codecs.LARGEST_TUPLES:  # each fits alone
-            for part in (cut(batch.values, batch.marks, count // 2), batch):
+            for part in (cut_batch(batch.values, batch.marks, count // 2), batch):
                 self.send(queue, lane, part)
             return
         if self._count_sent is not None:

@@ -7,7 +7,7 @@ SAME = 1e-3  # relative variance of the batch sizes below which no line can be f
 NO_SUMS = (0.0, 0.0, 0.0, 0.0, 0.0)  # sums of weights, counts, squared counts, seconds, counts times seconds
 
 
-class ServiceTime:
+class MeasuredServiceTime:
     """The recent mean time per tuple of a task, from reaching the head of the queue to the end of processing.
 
     It includes the time that the slot and the processor spend on other tasks, and the wait for tuples of the same call.

@@ -23,20 +23,20 @@ from penstock.runtime.protocol.frames import (
     Farewell,
     Frame,
     MarkerBody,
-    State,
+    MovingTask,
     decode_frame,
 )
-from penstock.runtime.storage.disk import Job
+from penstock.runtime.storage.disk import StorageJob
 from penstock.runtime.worker.checkpoint import Checkpointer, States, reading_job
 from penstock.runtime.worker.execution.direct import Direct
 from penstock.runtime.worker.execution.emulated import Emulated
 from penstock.runtime.worker.execution.emulated_network import Emulation
-from penstock.runtime.worker.execution.interface import Execution, Handlers
-from penstock.runtime.worker.flow_control import FlowControl
+from penstock.runtime.worker.execution.interface import Handlers, TaskExecution
+from penstock.runtime.worker.flow_control import CreditControl
 from penstock.runtime.worker.input import InChannel
 from penstock.runtime.worker.logic import UserError
-from penstock.runtime.worker.migration import Arrivals, Migration
-from penstock.runtime.worker.reporting import UNKNOWN, Process, Reporter, failure
+from penstock.runtime.worker.migration import ArrivingTasks, Migration
+from penstock.runtime.worker.reporting import UNKNOWN, ProcessUsage, Reporter, failure
 from penstock.runtime.worker.routing import Early, Exchange, TaskDirectory
 from penstock.runtime.worker.running_task import RunningTask
 from penstock.runtime.worker.task import SourceLimits, Task
@@ -55,7 +55,7 @@ class Outbox:
     def __init__(self) -> None:
         self._frames: dict[int, list[bytes]] = {}
         self._messages: list[worker_messages.WorkerMessage] = []
-        self._jobs: list[Job] = []
+        self._jobs: list[StorageJob] = []
 
     def post(self, worker: int, frame: Frame | Farewell) -> None:
         """Send a frame to another worker."""
@@ -65,7 +65,7 @@ class Outbox:
         """Send a message to the controller."""
         self._messages.append(message)
 
-    def store(self, job: Job) -> None:
+    def store(self, job: StorageJob) -> None:
         """Run a storage job, after the earlier ones."""
         self._jobs.append(job)
 
@@ -83,7 +83,7 @@ class Outbox:
         messages, self._messages = self._messages, []
         return messages
 
-    def take_jobs(self) -> list[Job]:
+    def take_jobs(self) -> list[StorageJob]:
         """Return the jobs since the last call."""
         jobs, self._jobs = self._jobs, []
         return jobs
@@ -99,12 +99,12 @@ class Worker:
 
     assigned: Assign
     rules: PolicyRules  # of the tuple policies in force
-    execution: Execution
+    execution: TaskExecution
     checkpointer: Checkpointer
     migration: Migration
-    arrivals: Arrivals
+    arrivals: ArrivingTasks
     _exchange: Exchange
-    _flow: FlowControl
+    _flow: CreditControl
     _factory: TaskFactory
     _tracer: Tracer
     _reporter: Reporter
@@ -115,7 +115,7 @@ class Worker:
         run: str,
         clock: Callable[[], float],
         *,
-        process: Process = UNKNOWN,
+        process: ProcessUsage = UNKNOWN,
         wake: Callable[[], None] = lambda: None,
         unsent: Callable[[], int] = lambda: 0,
         layout: Layout | None = None,
@@ -264,9 +264,9 @@ class Worker:
         )
         execution = self.execution = self._execution(assign, name, tracer)
         self._close_execution = execution.close
-        arrivals = self.arrivals = Arrivals(assign.epoch, directory, execution.now, outbox.report)
+        arrivals = self.arrivals = ArrivingTasks(assign.epoch, directory, execution.now, outbox.report)
         exchange = self._exchange = Exchange(assign.epoch, self.layout, directory, execution, arrivals, tracer, running)
-        flow = self._flow = FlowControl(
+        flow = self._flow = CreditControl(
             assign.epoch, assign.config.flow_control.window, directory, execution, arrivals, outbox.post, running
         )
         self.migration = Migration(directory, exchange, arrivals, execution, self, outbox.report)
@@ -295,7 +295,7 @@ class Worker:
         )
         self._reporter = Reporter(assign.epoch, self._process, execution, tracer, directory.here, assign.capacity)
 
-    def _execution(self, assign: Assign, name: str, tracer: Tracer) -> Execution:
+    def _execution(self, assign: Assign, name: str, tracer: Tracer) -> TaskExecution:
         window = assign.config.flow_control.window
         if assign.emulated is None:
             return Direct(self.clock, self.directory, tracer, self.running_task, window, self._unsent_bytes)
@@ -398,7 +398,7 @@ class Worker:
                 self._take_detach(message)
             case controller_messages.SwitchPolicies():
                 self._switch_policies(message.rules)
-            case controller_messages.Move():
+            case controller_messages.PerformMove():
                 self._move(message)
             case controller_messages.PrepareMove():
                 task = self.tasks.get(message.task)
@@ -411,7 +411,7 @@ class Worker:
                     task.release()
                     self.execution.wake(task)
 
-    def _move(self, message: controller_messages.Move) -> None:
+    def _move(self, message: controller_messages.PerformMove) -> None:
         task = self.tasks.get(message.task)
         if self.migration.redirect(message):
             if self.policies is not None:
@@ -504,7 +504,7 @@ class Worker:
 
     def _deliver(self, frame: Envelope, size: int, at: float) -> None:
         """Process a frame that has reached this worker."""
-        if isinstance(frame, State):
+        if isinstance(frame, MovingTask):
             self.migration.arrive(frame)
         else:
             self._exchange.deliver(frame, size, at)

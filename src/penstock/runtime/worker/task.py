@@ -14,15 +14,15 @@ from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed, i
 from penstock.api.logic import FilterOperator, Logic, MapOperator
 from penstock.model.errors import FileProblem, InvalidInput, nearest, shown
 from penstock.model.topology import Component, Kind
-from penstock.runtime.protocol.frames import END, PROGRESS, MarkerBody, Pending, State, Waiting
+from penstock.runtime.protocol.frames import END, PROGRESS, MarkerBody, MovingTask, Pending, Waiting
 from penstock.runtime.protocol.transport import LARGEST
 from penstock.runtime.protocol.worker_messages import TaskReport
 from penstock.runtime.storage.checkpoints import TaskState
-from penstock.runtime.worker.error_policy import Guard
+from penstock.runtime.worker.error_policy import ErrorGuard
 from penstock.runtime.worker.input import Inbox
-from penstock.runtime.worker.logic import LogicState, UserError, call, listed
+from penstock.runtime.worker.logic import LogicState, UserError, call_author, listed
 from penstock.runtime.worker.output import Batch, OutQueue, Sampled
-from penstock.runtime.worker.service_time import BatchSize, ServiceTime
+from penstock.runtime.worker.service_time import BatchSize, MeasuredServiceTime
 from penstock.runtime.worker.token_bucket import TokenBucket
 
 TURN_S = 0.01  # after which a worker reads its connections; a call in progress is completed first
@@ -42,7 +42,7 @@ class AuthorCode(NamedTuple):
     """The author's code for one task."""
 
     logic: Logic
-    guard: Guard | None = None  # None: an exception of the logic ends the run
+    guard: ErrorGuard | None = None  # None: an exception of the logic ends the run
     outputs: Sequence[str] = ()  # names, if there are several
 
 
@@ -111,7 +111,7 @@ class Task:
         self.since = context.now()
         self._blocked_since: float | None = None
         self._response_times: list[float] = []
-        self.service_time = ServiceTime()
+        self.service_time = MeasuredServiceTime()
         self.batch_size = BatchSize(CHUNK, batched=True) if self._process is None else BatchSize(BATCH, batched=False)
 
     @property
@@ -126,14 +126,14 @@ class Task:
         if self.guard is not None:
             self.guard.open()
         if not self.closed:
-            call(self.logic.open, self.context)
+            call_author(self.logic.open, self.context)
             self._state = LogicState(self.logic)
 
     def close_logic(self) -> None:
         """Close the logic; timers that are not due yet are dropped."""
         self.context.timers.clear()
         self.closed = True
-        call(self.logic.close)
+        call_author(self.logic.close)
 
     def close(self) -> None:
         """Close everything that is open."""
@@ -218,7 +218,7 @@ class Task:
     def flush(self, now: float) -> None:
         """Let a sink, and the dead-letter sink, finish a file that has reached its size."""
         if isinstance(self.logic, Sink) and not self.ended:
-            call(self.logic.flush, now)
+            call_author(self.logic.flush, now)
         if self.guard is not None:
             self.guard.flush(now)
 
@@ -310,13 +310,13 @@ class Task:
     def _poll_logic(self, now: float, limit: int) -> tuple[list[Any], Sequence[float] | None]:
         """Return the tuples of a source and their due times; after the last tuples, note that it is finishing."""
         assert isinstance(self.logic, Source)
-        found = call(self.logic.poll, now, limit) if self.guard is None else self.guard.poll(now, limit)
+        found = call_author(self.logic.poll, now, limit) if self.guard is None else self.guard.poll(now, limit)
         if found is None:
             self.finishing = True
             return [], None
         given, dues = (found.values, found.dues) if isinstance(found, Timed) else (found, None)
         plain = type(given) is list or type(given) is tuple  # otherwise an author's code runs, and may raise
-        values: list[Any] = list(given) if plain else call(list, given, about=shown(given), name="poll")
+        values: list[Any] = list(given) if plain else call_author(list, given, about=shown(given), name="poll")
         if dues is not None:
             _check_dues(len(values), dues)
         if not values:
@@ -327,7 +327,7 @@ class Task:
         """Return when to poll a source again after it had no tuples."""
         if self.guard is not None and self.guard.retry_at > 0.0:
             return self.guard.retry_at
-        due = call(self.logic.next_due, now)  # type: ignore[union-attr]
+        due = call_author(self.logic.next_due, now)  # type: ignore[union-attr]
         if not is_time(due):
             raise InvalidInput("next_due", f"expected a time in seconds, got {shown(due)}; add to now")
         return due if due > now else now + MIN_WAIT_S
@@ -492,9 +492,11 @@ class Task:
         size, most = (f"{count / 2**20:.1f} MiB" for count in (self._state_size, LARGEST_STATE))
         return f"its state takes {size}, and at most {most} can move"
 
-    def departing_state(self, epoch: int, slot: str, now: float, encode: Callable[[OutQueue, Batch], bytes]) -> State:
+    def departing_state(
+        self, epoch: int, slot: str, now: float, encode: Callable[[OutQueue, Batch], bytes]
+    ) -> MovingTask:
         """Return everything that moves with it to another worker, after `save_for_move`."""
-        return State(
+        return MovingTask(
             epoch,
             self.leaving,
             self.number,
@@ -516,7 +518,7 @@ class Task:
         self.inbox.clear()
         self.queues = []
 
-    def load(self, state: State, now: float, decode: Callable[[OutQueue, Waiting], Batch]) -> None:
+    def load(self, state: MovingTask, now: float, decode: Callable[[OutQueue, Waiting], Batch]) -> None:
         """Restore the state that it had on another worker."""
         self._load_logic(state.logic, state.letters, [now + after for after in state.timers])
         self.pending = [(0, (name, final)) for name, final in state.pending]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from penstock.api.contracts import TaskContext
 from penstock.model.errors import PenstockError
 from penstock.runtime.layout import Layout, StreamFacts
-from penstock.runtime.worker.error_policy import Guard
+from penstock.runtime.worker.error_policy import ErrorGuard
 from penstock.runtime.worker.input import Inbox, InChannel
 from penstock.runtime.worker.logic import UserError
 from penstock.runtime.worker.output import Lane, OutQueue, Sender
@@ -78,7 +78,7 @@ class TaskFactory:
             logic, dead_letters = part.make(), None if part.letters is None else part.letters()
         except PenstockError as error:
             raise UserError(context=context) from error
-        guard = None if part.errors is None else Guard(part.errors, dead_letters, logic, context)
+        guard = None if part.errors is None else ErrorGuard(part.errors, dead_letters, logic, context)
         return AuthorCode(logic, guard, part.outputs)
 
     def _queue(self, stream: StreamFacts, number: int) -> OutQueue:

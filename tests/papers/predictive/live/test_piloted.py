@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from penstock.autopilot.guard import Guard
-from penstock.autopilot.ledger import Alternative, Decision, Episode, Inputs, Opening, Outcome, TaskMove
+from penstock.autopilot.ledger import Alternative, Decision, DecisionOutcome, Episode, Inputs, Opening, TaskMove
 from penstock.model.instance import Instance
 from penstock.papers.predictive.live.passes import LAST_S, SETTLE_S, Pass, spans
 from penstock.papers.predictive.live.piloted import Recorded, in_turn, pass_row
@@ -50,7 +50,7 @@ def an_episode(acts: bool = True) -> Episode:
         at=1.0, number=1, time="", inputs=inputs, alternatives=alternatives, moves=[TaskMove("split[0]", "a/0", "b/0")],
         gain=0.25, acts=acts, reason="a gain", before_s=0.5, bound_s=0.55, cost_s=0.0, predicted_s=0.3,
     )  # fmt: skip
-    outcome = Outcome(at=2.0, number=1, verdict="kept" if acts else "held", realised_s=0.42 if acts else None)
+    outcome = DecisionOutcome(at=2.0, number=1, verdict="kept" if acts else "held", realised_s=0.42 if acts else None)
     return Episode(Opening(at=0.0, run="one", time="", application=application, cluster=cluster), decision, outcome)
 
 

@@ -22,7 +22,7 @@ from penstock.model.plan import Plan, to_plan
 from penstock.papers.predictive.live.settings import DEFAULT, Setting
 from penstock.papers.predictive.live.visits import is_late
 from penstock.runtime.config import ALL, Checkpointing, Execution, RunConfig, Telemetry
-from penstock.runtime.handle import Outcome
+from penstock.runtime.handle import MovedTask
 from penstock.runtime.run import Run
 from penstock.startup.start import start
 
@@ -64,7 +64,7 @@ class WatchedTarget(LiveTarget):
         super().wait(seconds)
         self.late.append(is_late(self._run))
 
-    def apply(self, plan: Plan) -> list[Outcome]:
+    def apply(self, plan: Plan) -> list[MovedTask]:
         """Move the tasks whose slots differ in a plan."""
         begin = monotonic()
         outcomes = super().apply(plan)

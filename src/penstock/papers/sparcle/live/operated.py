@@ -12,7 +12,7 @@ import msgspec
 from penstock.admission.book import Admitted, BookFile, admit
 from penstock.admission.reconciler.launch import PathRun
 from penstock.admission.reconciler.service import BookService, serve
-from penstock.admission.reconciler.state import PathState, Phase
+from penstock.admission.reconciler.state import PathPhase, PathState
 from penstock.api.dataflow import Dataflow
 from penstock.experiments.live_cases import Tell
 from penstock.model.book import Book
@@ -62,7 +62,7 @@ class Watched:
     def until_running(self, paths: int) -> None:
         """Wait until a number of paths run."""
         deadline = monotonic() + START_S
-        while sum(path.phase is Phase.RUNNING for path in self.paths) < paths:
+        while sum(path.phase is PathPhase.RUNNING for path in self.paths) < paths:
             if monotonic() > deadline:
                 raise PenstockError(f"operate: {paths} paths do not run after {START_S:g} s; is the host busy?")
             sleep(0.05)

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.runtime.protocol.controller_messages import Route
 from penstock.runtime.protocol.frames import Envelope
-from penstock.runtime.worker.execution.interface import Handlers, Usage
+from penstock.runtime.worker.execution.interface import Handlers, MachineUsage
 from penstock.runtime.worker.input import Delivery
 from penstock.runtime.worker.output import Sampled
 from penstock.runtime.worker.routing import TaskDirectory
@@ -248,10 +248,10 @@ class Direct:
 
     # Reports
 
-    def usage(self, now: float, interval: float, cpu: float) -> Usage:
+    def usage(self, now: float, interval: float, cpu: float) -> MachineUsage:
         """Return the cores that the process used, and the maximum delay of polls."""
         lag, self._lag = self._lag, 0.0
-        return Usage(cpu, lag)
+        return MachineUsage(cpu, lag)
 
     def capacity(self) -> None:
         """Return nothing: the machine is real."""

@@ -18,7 +18,7 @@ from penstock.runtime.emulation.shared_memory import Displaced, SharedValues
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol.frames import Mark
 from penstock.runtime.worker.execution.emulated_network import EmulatedNetwork, Emulation, EventQueue
-from penstock.runtime.worker.execution.interface import Handlers, Usage
+from penstock.runtime.worker.execution.interface import Handlers, MachineUsage
 from penstock.runtime.worker.input import Delivery
 from penstock.runtime.worker.output import Sampled
 from penstock.runtime.worker.routing import TaskDirectory
@@ -30,7 +30,7 @@ MAX_POLLED = 64  # tuples of a source that wait for its slot; they prevent it fr
 EVENTS = 5_000  # maximum handled per turn
 
 
-class Job(NamedTuple):
+class TupleInService(NamedTuple):
     """A tuple in service."""
 
     task: Task
@@ -79,11 +79,13 @@ class Emulated:
         self._used = self._cpu.used(self._events.time)  # other runs may have used some
         self._fidelity = Fidelity(self._machine.name, os.cpu_count() or 1, 0.0)
 
-    def _processor(self, machine: Machine) -> VirtualCpu[Job]:
+    def _processor(self, machine: Machine) -> VirtualCpu[TupleInService]:
         figures = (machine.cores, machine.speed, machine.slots)
         if not self._emulation.share:
             return VirtualCpu(*figures)
-        shared: SharedCpu[Job] = SharedCpu(Path(self._emulation.share), machine.name, self._emulation.role, *figures)
+        shared: SharedCpu[TupleInService] = SharedCpu(
+            Path(self._emulation.share), machine.name, self._emulation.role, *figures
+        )
         self._shared = shared.shared
         return shared
 
@@ -226,7 +228,7 @@ class Emulated:
         at = max(at, self._cpu.now)  # on a delayed host the virtual processor may be ahead already
         if task.is_source:
             value, due, _ = self._polled[task.number].popleft()
-            job = Job(task, None, None, [value], at, due)
+            job = TupleInService(task, None, None, [value], at, due)
         else:
             delivery = task.inbox.waiting[0]
             assert isinstance(delivery, Delivery)
@@ -236,7 +238,7 @@ class Emulated:
                 return
             delivery.advance(1, mark is not None)
             task.inbox.drop_taken(1)
-            job = Job(task, delivery, mark, emitted, at, 0.0)
+            job = TupleInService(task, delivery, mark, emitted, at, 0.0)
         self._serving[slot] = task
         self._cpu.submit(slot, self._services[task.number].draw(), at, job)
 
@@ -247,7 +249,7 @@ class Emulated:
         attempt = task.guard.run(values, at)
         return attempt.emitted if attempt.retry_at is None else None
 
-    def _complete(self, at: float, slot: int, job: Job) -> None:
+    def _complete(self, at: float, slot: int, job: TupleInService) -> None:
         """Emit the results of a tuple whose service is over."""
         self._events.set_time(at)
         task, delivery = job.task, job.delivery
@@ -266,7 +268,7 @@ class Emulated:
         for slot_name in {f"{self._machine.name}/{slot}": None, task.slot: None}:  # the task may have another by now
             self._start(slot_name, at)
 
-    def _emit(self, job: Job, delivery: Delivery, at: float) -> None:
+    def _emit(self, job: TupleInService, delivery: Delivery, at: float) -> None:
         sampled: Sequence[Sampled] = ()
         if job.mark is not None:
             results = range(len(job.emitted))
@@ -317,7 +319,7 @@ class Emulated:
 
     # Reports
 
-    def usage(self, now: float, interval: float, cpu: float) -> Usage:
+    def usage(self, now: float, interval: float, cpu: float) -> MachineUsage:
         """Return the used fraction of the emulated cores, the maximum event delay, and a warning if it matters."""
         try:
             used = self._cpu.used(now)
@@ -326,7 +328,7 @@ class Emulated:
         share, self._used = (used - self._used) / (interval * self._machine.cores), used
         self._note_service()
         warning = self._fidelity.verdict(cpu)
-        return Usage(share, self._fidelity.worst, warning or "")
+        return MachineUsage(share, self._fidelity.worst, warning or "")
 
     def capacity(self) -> tuple[float, float]:
         """Return the cpu and memory of the machine: as described, with later changes of its speed."""

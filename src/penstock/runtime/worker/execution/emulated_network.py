@@ -16,7 +16,7 @@ from penstock.runtime.emulation import SharedLink, VirtualLink, VirtualNetwork
 from penstock.runtime.emulation.shared_memory import SharedValues
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol.controller_messages import Route
-from penstock.runtime.protocol.frames import Data, Envelope, Marker, State
+from penstock.runtime.protocol.frames import Data, Envelope, Marker, MovingTask
 from penstock.runtime.worker.execution.interface import Handlers
 from penstock.runtime.worker.routing import TaskDirectory
 
@@ -98,7 +98,7 @@ class EmulatedNetwork:
 
     def carry(self, frame: Envelope, source_slot: str, target_slot: str, worker: int) -> None:
         """Send a frame over the virtual links to a task's slot."""
-        stream = "" if isinstance(frame, State) else self._layout.streams[frame.stream].label
+        stream = "" if isinstance(frame, MovingTask) else self._layout.streams[frame.stream].label
         path = self._network.path(stream, source_slot, target_slot)
         self._cross(frame, path.links, self._events.time, worker, path.latency)
 
@@ -123,7 +123,7 @@ class EmulatedNetwork:
             self._handlers.post(host, frame)
 
     def _arrive(self, frame: Envelope, at: float) -> None:
-        task = frame.task if isinstance(frame, State) else frame.target
+        task = frame.task if isinstance(frame, MovingTask) else frame.target
         if frame.links:
             self._cross(frame, frame.links, at, self._directory.hosts[task])
         else:

@@ -8,9 +8,9 @@ guarantee that no tuple is lost, duplicated or overtaken.
 from penstock.model.tuples import TuplePolicies
 
 
-def prepare(tuples: TuplePolicies | None) -> None:
+def compile_policies(tuples: TuplePolicies | None) -> None:
     """Compile the kernels if policies need them, so that workers on the same machine find them on disk."""
     if tuples is not None and tuples.named:
-        from penstock.runtime.worker.tuple_policies.router import warm_up  # loads the compiler
+        from penstock.runtime.worker.tuple_policies.router import warm_up_kernels  # loads the compiler
 
-        warm_up()
+        warm_up_kernels()

@@ -12,7 +12,7 @@ from penstock.runtime.worker.input import InChannel
 from penstock.runtime.worker.output import OutQueue
 from penstock.runtime.worker.task import Task
 from penstock.runtime.worker.tuple_policies.card_gate import CardGate
-from penstock.runtime.worker.tuple_policies.router import Costs, PolicyContext, Router, warm_up
+from penstock.runtime.worker.tuple_policies.router import LinkCosts, PolicyContext, Router, warm_up_kernels
 
 
 class ActivePolicies:
@@ -21,7 +21,7 @@ class ActivePolicies:
     def __init__(self, context: PolicyContext, rules: PolicyRules) -> None:
         self._context = context
         self._rules = rules
-        self._costs = Costs(context.directory, rules)
+        self._costs = LinkCosts(context.directory, rules)
         by_label = {label: routing_policy(spec) for label, spec in rules.routing.items()}
         self._by_stream: dict[int, RoutingPolicy] = {
             stream.number: by_label[stream.label] for stream in context.layout.streams if stream.label in by_label
@@ -34,7 +34,7 @@ class ActivePolicies:
         self.gate: CardGate | None = None
         if rules.sending and (rule := sending_policy(rules.sending).rule).kind != FIFO:
             self.gate = CardGate(context, rule, rules.slot_s)
-        warm_up()
+        warm_up_kernels()
 
     def close(self) -> None:
         """Make no more decisions: other policies are in force."""

@@ -38,23 +38,19 @@ PATIENCE = 100  # slots for which a policy may hold all waiting tuples of a queu
 
 
 class Scheduler(Protocol):
-    """The part of `Execution` that provides the time and the send budget of the machine."""
+    """The part of `TaskExecution` that provides the time and the send budget of the machine."""
 
     def now(self) -> float:
         """Return the time."""
-        ...
 
     def call_at(self, when: float, step: Callable[[float], None]) -> None:
         """Call a function at a time, or in the next turn after it."""
-        ...
 
     def send_budget(self, seconds: float) -> tuple[float, float]:
         """Return how many bytes may leave the machine now, and when to ask again if there are none."""
-        ...
 
     def wake(self, task: Task) -> None:
         """Note that the out-queues of a task may have room."""
-        ...
 
 
 class PolicyContext(NamedTuple):
@@ -69,7 +65,7 @@ class PolicyContext(NamedTuple):
 
 
 @cache
-def warm_up() -> None:
+def warm_up_kernels() -> None:
     """Compile the kernels, or load them from disk, so that no tuple waits for this."""
     rng, ones = np.random.default_rng(0), np.ones(1)
     one, counts = rule(POTUS), np.zeros(1, dtype=np.int64)
@@ -79,7 +75,7 @@ def warm_up() -> None:
     send(0, one.settings, 0.0, 1, counts, ones, np.zeros(STATE), rng, counts.copy())
 
 
-class Costs:
+class LinkCosts:
     """The cost of a tuple on its path to a task and beyond."""
 
     def __init__(self, directory: TaskDirectory, rules: PolicyRules) -> None:
@@ -105,7 +101,13 @@ class Router:
     """The routing policy of one out-queue."""
 
     def __init__(
-        self, context: PolicyContext, costs: Costs, slot_s: float, task: Task, queue: OutQueue, policy: RoutingPolicy
+        self,
+        context: PolicyContext,
+        costs: LinkCosts,
+        slot_s: float,
+        task: Task,
+        queue: OutQueue,
+        policy: RoutingPolicy,
     ) -> None:
         self._directory = context.directory
         self._scheduler = context.scheduler
