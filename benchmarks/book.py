@@ -12,7 +12,7 @@ from time import perf_counter
 
 import numpy as np
 
-from penstock.admission.book import Admitted, admit, compute_shares, fail
+from penstock.admission import Admitted, admit, compute_shares, fail
 from penstock.model.book import Book
 from penstock.model.cluster import Cluster
 from penstock.model.formats.repetita import read_network

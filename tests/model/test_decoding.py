@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from penstock.admission.book import BookFile
+from penstock.admission import BookFile
 from penstock.admission.reconciler.state import ReconcilerState, read_state, state_file
 from penstock.api.sources.split_log import SplitLog
 from penstock.autopilot import ledger

@@ -5,42 +5,38 @@ from typing import TYPE_CHECKING
 from penstock.model.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
-    from penstock.admission.book import (
-        Admitted,
-        BookFile,
-        BookShares,
+    from penstock.admission.book.admission import Admitted, Refused, admit, replan
+    from penstock.admission.book.changes import (
         Changed,
-        Outdated,
         RateChange,
-        Refused,
-        Suggestion,
-        SuggestionKind,
         Unmet,
-        Usage,
-        admit,
         compare_rates,
-        compute_shares,
         fail,
         find_unmet,
-        measure_usage,
         release,
-        replan,
         reprioritise,
         restore,
         set_capacity,
     )
-    from penstock.admission.reconciler import PathState, ReconcilerState, read_state, serve
+    from penstock.admission.book.file import BookFile, Outdated
+    from penstock.admission.book.sharing import BookShares, Usage, compute_shares, measure_usage
+    from penstock.admission.book.suggestions import Suggestion, SuggestionKind
+    from penstock.admission.reconciler.service import serve
+    from penstock.admission.reconciler.state import PathState, ReconcilerState, read_state
     from penstock.model.book import Book, BookedPath, Booking, Promise
 else:
     __getattr__, __dir__ = lazy_imports(
         __name__,
         {
-            "penstock.admission.book": (
-                "Admitted, BookFile, BookShares, Changed, Outdated, RateChange, Refused, Suggestion, SuggestionKind, "
-                "Unmet, Usage, admit, fail, compare_rates, release, replan, reprioritise, restore, set_capacity, "
-                "compute_shares, find_unmet, measure_usage "
+            "penstock.admission.book.admission": "Admitted, Refused, admit, replan",
+            "penstock.admission.book.changes": (
+                "Changed, RateChange, Unmet, compare_rates, fail, find_unmet, release, reprioritise, restore, set_capacity"
             ),
-            "penstock.admission.reconciler": "ReconcilerState, PathState, serve, read_state",
+            "penstock.admission.book.file": "BookFile, Outdated",
+            "penstock.admission.book.sharing": "BookShares, Usage, compute_shares, measure_usage",
+            "penstock.admission.book.suggestions": "Suggestion, SuggestionKind",
+            "penstock.admission.reconciler.service": "serve",
+            "penstock.admission.reconciler.state": "PathState, ReconcilerState, read_state",
             "penstock.model.book": "Book, BookedPath, Booking, Promise",
         },
     )

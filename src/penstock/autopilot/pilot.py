@@ -31,12 +31,7 @@ LAST_S = 5.0  # maximum wait for the thread at the end
 class Pilot:
     """The autopilot of a run; its methods may be called from any thread."""
 
-    def __init__(
-        self,
-        run: "Run",
-        settings: AutopilotSettings | None = None,
-        guard: Guard | None = None,
-    ) -> None:
+    def __init__(self, run: "Run", settings: AutopilotSettings | None = None, guard: Guard | None = None) -> None:
         self._run = run
         self._settings = settings or AutopilotSettings(policy=None)
         self._guard = guard or Guard()

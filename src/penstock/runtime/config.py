@@ -42,8 +42,7 @@ class AppSpec(Section, frozen=True, kw_only=True):
         Setting("Arrival process: poisson, on-off, replay:path=FILE, …, with --rate or rate=.", option="--arrivals"),
     ] = None
     input: Annotated[
-        str | None,
-        Setting("File or folder to read instead of generated data.", option="--input", fixed=True),
+        str | None, Setting("File or folder to read instead of generated data.", option="--input", fixed=True)
     ] = None
     parameters: Annotated[dict[str, Any], Setting("Parameters of the application; see --set and --parameters.")] = {}
     directory: Annotated[
@@ -66,8 +65,7 @@ class Execution(Section, frozen=True, kw_only=True):
         ),
     ] = None
     slots: Annotated[
-        Number | None,
-        Setting("Worker processes if nothing is emulated. Default: one per core.", option="--slots"),
+        Number | None, Setting("Worker processes if nothing is emulated. Default: one per core.", option="--slots")
     ] = None
     listen: Annotated[
         str | None,
@@ -96,10 +94,9 @@ class Planning(Section, frozen=True, kw_only=True):
     policy: Annotated[
         str, Setting("Placement policy, NAME or NAME:PARAMETER=VALUE; a plan replaces it.", option="--policy")
     ] = "round-robin"
-    objective: Annotated[
-        Objective,
-        Setting("What a policy that searches optimizes.", option="--objective"),
-    ] = Objective.THROUGHPUT
+    objective: Annotated[Objective, Setting("What a policy that searches optimizes.", option="--objective")] = (
+        Objective.THROUGHPUT
+    )
 
 
 class Checkpointing(Section, frozen=True, kw_only=True):

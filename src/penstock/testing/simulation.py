@@ -24,11 +24,7 @@ class SimulatedLine:
     __slots__ = ("broken", "clear_at", "flight", "lossy", "receiver", "sender", "slowness", "take")
 
     def __init__(
-        self,
-        sender: "SimulatedProcess",
-        receiver: "SimulatedProcess",
-        take: Callable[[Any], None],
-        slowness: float,
+        self, sender: "SimulatedProcess", receiver: "SimulatedProcess", take: Callable[[Any], None], slowness: float
     ) -> None:
         self.sender = sender
         self.receiver = receiver

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from penstock.admission.book import Admitted, Refused, Suggestion, SuggestionKind, admit, release, restore
+from penstock.admission import Admitted, Refused, Suggestion, SuggestionKind, admit, release, restore
 from penstock.model.book import Book
 from penstock.model.cluster import Link, Machine
 from penstock.model.topology import Application

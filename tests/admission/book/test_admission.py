@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from penstock.admission.book import Admitted, Refused, admit, fail, measure_usage, release, replan, set_capacity
+from penstock.admission import Admitted, Refused, admit, fail, measure_usage, release, replan, set_capacity
 from penstock.admission.book.free_capacity import find_free_capacity
 from penstock.admission.book.paths import AdmissionRequest, paths_in_turn
 from penstock.estimate.availability import carries

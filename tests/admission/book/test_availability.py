@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from penstock.admission.book import (
+from penstock.admission import (
     Admitted,
     BookFile,
     admit,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from penstock.admission.book import Admitted, Refused, admit, measure_usage
+from penstock.admission import Admitted, Refused, admit, measure_usage
 from penstock.estimate.evaluator import Evaluator
 from penstock.model.book import Book
 from penstock.model.cluster import Cluster, Machine

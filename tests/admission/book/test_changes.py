@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.admission.book import (
+from penstock.admission import (
     Admitted,
     admit,
     compute_shares,

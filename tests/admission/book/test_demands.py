@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from penstock.admission.book import Admitted, admit
+from penstock.admission import Admitted, admit
 from penstock.admission.book.sharing import compute_shares
 from penstock.model.book import Book, BookedPath
 from penstock.model.cluster import Cluster, Link, Machine

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from penstock.admission.book import Admitted, BookFile, admit, fail, set_capacity
+from penstock.admission import Admitted, BookFile, admit, fail, set_capacity
 from penstock.model.book import Book
 from penstock.model.errors import FileProblem
 from tests.admission.book.cases import application, book

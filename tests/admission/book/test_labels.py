@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from penstock.admission.book import Admitted, Refused, admit, fail
+from penstock.admission import Admitted, Refused, admit, fail
 from penstock.model.book import Book
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.topology import Application, Component, Kind, Stream

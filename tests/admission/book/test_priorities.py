@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.admission.book import Admitted, admit, reprioritise
+from penstock.admission import Admitted, admit, reprioritise
 from penstock.model.errors import InvalidInput
 from tests.admission.book.cases import application, book
 

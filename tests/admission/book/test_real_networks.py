@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from penstock.admission.book import Admitted, admit, fail, measure_usage, release, restore, set_capacity
+from penstock.admission import Admitted, admit, fail, measure_usage, release, restore, set_capacity
 from penstock.admission.book.free_capacity import find_free_capacity
 from penstock.model.book import Book
 from penstock.model.cluster import Cluster

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from penstock.admission.book import Admitted, admit
+from penstock.admission import Admitted, admit
 from penstock.admission.book.reliable_routes import improve_routes
 from penstock.model.book import Book
 from penstock.model.cluster import Cluster, Link, Machine

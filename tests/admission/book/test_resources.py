@@ -5,7 +5,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from penstock.admission.book import Admitted, Refused, Suggestion, SuggestionKind, admit, fail
+from penstock.admission import Admitted, Refused, Suggestion, SuggestionKind, admit, fail
 from penstock.model.book import Book
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.errors import InvalidInput

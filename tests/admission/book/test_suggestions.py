@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from penstock.admission.book import Admitted, Refused, Suggestion, SuggestionKind, admit, fail, release
+from penstock.admission import Admitted, Refused, Suggestion, SuggestionKind, admit, fail, release
 from penstock.model.book import Book
 from penstock.model.cluster import Link, Machine
 from penstock.model.topology import Application

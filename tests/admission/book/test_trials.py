@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from penstock.admission.book import Admitted, SuggestionKind, fail
+from penstock.admission import Admitted, SuggestionKind, fail
 from penstock.admission.book.free_capacity import FreeCapacity, Need
 from penstock.admission.book.path_selection import select_paths
 from penstock.admission.book.paths import AdmissionRequest, Shortage

@@ -7,7 +7,7 @@ from threading import Event
 
 import msgspec
 
-from penstock.admission.book import Admitted, BookFile, admit
+from penstock.admission import Admitted, BookFile, admit
 from penstock.admission.reconciler.launch import Flows, Launch
 from penstock.admission.reconciler.reconciler import BookReconciler
 from penstock.api.dataflow import Dataflow

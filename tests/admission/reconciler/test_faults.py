@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from penstock.admission.book import BookFile, fail, release, set_capacity
+from penstock.admission import BookFile, fail, release, set_capacity
 from penstock.admission.reconciler.service import _scaler
 from penstock.admission.reconciler.state import PathPhase, read_state, state_file
 from penstock.api.dataflow import Dataflow

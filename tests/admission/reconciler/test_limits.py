@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.admission.book import set_capacity
+from penstock.admission import set_capacity
 from penstock.api.dataflow import Dataflow
 from penstock.api.sinks.discard import Discard
 from penstock.api.sources.generated import Generated

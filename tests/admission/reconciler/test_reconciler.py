@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from penstock.admission.book import Admitted, fail, release, replan, restore, set_capacity
+from penstock.admission import Admitted, fail, release, replan, restore, set_capacity
 from penstock.admission.reconciler.launch import Launch
 from penstock.admission.reconciler.reconciler import BookReconciler
 from penstock.admission.reconciler.state import PathPhase, read_state

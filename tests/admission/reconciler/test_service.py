@@ -7,7 +7,7 @@ from time import monotonic, sleep
 import pytest
 
 import penstock as ps
-from penstock.admission.book import BookFile, release
+from penstock.admission import BookFile, release
 from penstock.admission.reconciler.service import BookService
 from penstock.admission.reconciler.state import PathPhase
 from penstock.model.book import Book

@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from penstock.admission.book import Admitted, BookFile, Outdated, Refused, measure_usage
-from penstock.admission.book import admit as admit_to_book
+from penstock.admission import Admitted, BookFile, Outdated, Refused, measure_usage
+from penstock.admission import admit as admit_to_book
 from penstock.cli.cluster.admit import decide_and_save
 from penstock.cli.cluster.books import TRIES, change_book
 from penstock.cli.svg.elements import text_width

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.admission.book import BookFile
+from penstock.admission import BookFile
 from penstock.admission.reconciler.state import PathPhase, PathState, ReconcilerState
 from penstock.cli.cluster.serve import _flow, _table
 from penstock.model.book import Book, Booking

@@ -71,13 +71,7 @@ def admit(
 
 
 def replan(
-    book: Book,
-    name: str,
-    *,
-    policy: str | None = None,
-    paths: int = 8,
-    advise: bool = True,
-    estimate: bool = False,
+    book: Book, name: str, *, policy: str | None = None, paths: int = 8, advise: bool = True, estimate: bool = False
 ) -> Admitted | Refused:
     """Search for an application's paths again, on working elements that others leave free.
 

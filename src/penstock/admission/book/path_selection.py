@@ -27,14 +27,7 @@ import numpy as np
 
 from penstock.admission.book.free_capacity import FreeCapacity, Need, find_free_capacity
 from penstock.admission.book.paths import AdmissionRequest, FoundPath, Shortage, next_path
-from penstock.estimate.availability import (
-    MAX_PATHS,
-    REACHED,
-    Estimate,
-    carried,
-    exact_or_estimated,
-    failed_sets,
-)
+from penstock.estimate.availability import MAX_PATHS, REACHED, Estimate, carried, exact_or_estimated, failed_sets
 from penstock.model.book import CPU, ROUNDING, Book
 from penstock.model.cluster import check_pins, required_machines
 from penstock.policies.allocation.prediction import predicted

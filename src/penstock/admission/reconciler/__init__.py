@@ -4,9 +4,3 @@ Every path of every admitted application is a run of its own, on the part of the
 own checkpoints. The runs of one application share its sources through split logs; all runs share the emulated machines.
 The reconciler has no other input than the book: to admit, release, fail or restore, change the book.
 """
-
-from penstock.admission.reconciler.reconciler import BookReconciler
-from penstock.admission.reconciler.service import BookService, serve
-from penstock.admission.reconciler.state import PathPhase, PathState, ReconcilerState, read_state
-
-__all__ = ["BookReconciler", "BookService", "PathPhase", "PathState", "ReconcilerState", "read_state", "serve"]

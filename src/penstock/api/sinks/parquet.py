@@ -38,10 +38,7 @@ class Parquet(PartFiles):
     ending = ".parquet"
 
     def __init__(
-        self,
-        folder: str | Path,
-        schema: "type[msgspec.Struct] | pa.Schema | None" = None,
-        roll_rows: int = 1_000_000,
+        self, folder: str | Path, schema: "type[msgspec.Struct] | pa.Schema | None" = None, roll_rows: int = 1_000_000
     ) -> None:
         super().__init__(folder, roll_rows)
         if schema is not None and not _is_struct(schema):

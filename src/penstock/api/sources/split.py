@@ -37,11 +37,7 @@ class Split(Source[Any]):
     rewinds = True
 
     def __init__(
-        self,
-        source: Callable[[], Source[Any]],
-        log: Path | str,
-        path: str,
-        wall: Callable[[], float] = time.time,
+        self, source: Callable[[], Source[Any]], log: Path | str, path: str, wall: Callable[[], float] = time.time
     ) -> None:
         self._make = source
         self._file = str(log)

@@ -260,10 +260,7 @@ def without(spans: list[tuple[int, int]], start: int, stop: int) -> list[tuple[i
 
 
 def unfinished(
-    taken: list[Block],
-    returns: list[Returned],
-    position: Mapping[str, Any] | None,
-    known: Place = BEGINNING,
+    taken: list[Block], returns: list[Returned], position: Mapping[str, Any] | None, known: Place = BEGINNING
 ) -> list[Returned]:
     """Return the parts of a taker's blocks that a position does not cover, one return for each reader needed.
 

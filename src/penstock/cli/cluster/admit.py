@@ -8,8 +8,8 @@ import typer
 from msgspec import ValidationError, convert
 from msgspec.structs import asdict, replace
 
-from penstock.admission.book import Admitted, BookFile, Refused, find_unmet, replan
-from penstock.admission.book import admit as admit_to_book
+from penstock.admission import Admitted, BookFile, Refused, find_unmet, replan
+from penstock.admission import admit as admit_to_book
 from penstock.cli.cluster.books import (
     BOOK,
     BookOption,

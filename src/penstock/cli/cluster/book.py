@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.admission.book import Usage, find_unmet, measure_usage
+from penstock.admission import Usage, find_unmet, measure_usage
 from penstock.admission.reconciler.state import ReconcilerState, read_state
 from penstock.cli.cluster.books import BOOK, BookOption, load_book, needed, print_changes, promise, share
 from penstock.cli.drawing.usage import draw_usage

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from penstock.admission.book import BookFile, Outdated, RateChange, Unmet, compare_rates, find_unmet
+from penstock.admission import BookFile, Outdated, RateChange, Unmet, compare_rates, find_unmet
 from penstock.cli.output import console, number, print_json
 from penstock.model.book import Book, Booking
 from penstock.model.errors import FileProblem

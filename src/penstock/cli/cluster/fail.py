@@ -1,6 +1,6 @@
 """`penstock cluster fail`: mark a machine, a switch or a link as failed."""
 
-from penstock.admission.book import fail as failed
+from penstock.admission import fail as failed
 from penstock.cli.cluster.books import BOOK, BookOption, ElementArgument, change_element
 from penstock.cli.inputs import JsonOption
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.admission.book import compare_rates, find_unmet
-from penstock.admission.book import release as release_from_book
+from penstock.admission import compare_rates, find_unmet
+from penstock.admission import release as release_from_book
 from penstock.cli.cluster.books import BOOK, BookOption, change_book, changes_json, print_changes
 from penstock.cli.inputs import JsonOption
 from penstock.cli.output import console, print_json

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 from msgspec.structs import replace
 
-from penstock.admission.book import restore as restored
-from penstock.admission.book import set_capacity
+from penstock.admission import restore as restored
+from penstock.admission import set_capacity
 from penstock.cli.cluster.books import BOOK, BookOption, ElementArgument, change_element
 from penstock.cli.inputs import JsonOption
 from penstock.model.book import Book

@@ -9,8 +9,9 @@ import msgspec
 import typer
 from rich.table import Table
 
-from penstock.admission.reconciler import BookService, PathState, ReconcilerState
-from penstock.admission.reconciler import serve as serve_book
+from penstock.admission import PathState, ReconcilerState
+from penstock.admission import serve as serve_book
+from penstock.admission.reconciler.service import BookService
 from penstock.api.dataflow import Dataflow
 from penstock.cli.cluster.books import BOOK, BookOption, load_book
 from penstock.cli.flows import find_flow, flow_names, is_described

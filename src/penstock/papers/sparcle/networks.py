@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from penstock.admission.book import Admitted, admit
+from penstock.admission import Admitted, admit
 from penstock.experiments.figure import Case, Claim, Figure, Row, select
 from penstock.model.book import Book
 from penstock.model.cluster import Cluster

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from penstock.admission.book import Admitted, admit
+from penstock.admission import Admitted, admit
 from penstock.experiments.figure import Case, Claim, Figure, Row
 from penstock.model.book import Book
 from penstock.model.topology import Application

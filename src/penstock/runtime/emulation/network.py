@@ -71,11 +71,7 @@ class VirtualNetwork:
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        machine: str,
-        routes: Mapping[Route, tuple[str, ...]],
-        make: MakeLink | None = None,
+        self, cluster: Cluster, machine: str, routes: Mapping[Route, tuple[str, ...]], make: MakeLink | None = None
     ) -> None:
         if machine not in cluster.machine_index:
             problem = f"cluster {cluster.name!r} has no {machine!r}; {nearest(machine, cluster.machine_index)}"

@@ -191,11 +191,7 @@ def scale(path: Path, factor: float, step: Callable[[list[float], tuple[float, f
 
 
 def _leave(
-    file: "_File",
-    number: int,
-    empty: list[float],
-    without: Callable[[list[float], set[int]], list[float]],
-    pid: int,
+    file: "_File", number: int, empty: list[float], without: Callable[[list[float], set[int]], list[float]], pid: int
 ) -> None:
     if os.getpid() != pid:  # a fork of the owner
         return

@@ -77,14 +77,7 @@ class Tracer:
     """Traces the sampled tuples of one worker in one epoch; keeps its notes until they are taken."""
 
     def __init__(
-        self,
-        identity: Identity,
-        layout: Layout,
-        peers: Sequence[Peer],
-        *,
-        sample_tps: float,
-        seed: int,
-        keep: bool,
+        self, identity: Identity, layout: Layout, peers: Sequence[Peer], *, sample_tps: float, seed: int, keep: bool
     ) -> None:
         self._layout = layout
         self._peers = peers

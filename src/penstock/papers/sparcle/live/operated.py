@@ -9,7 +9,7 @@ from time import monotonic, sleep
 
 import msgspec
 
-from penstock.admission.book import Admitted, BookFile, admit
+from penstock.admission import Admitted, BookFile, admit
 from penstock.admission.reconciler.launch import PathRun
 from penstock.admission.reconciler.service import BookService, serve
 from penstock.admission.reconciler.state import PathPhase, PathState

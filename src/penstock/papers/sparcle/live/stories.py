@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 
-from penstock.admission.book import fail, release
+from penstock.admission import fail, release
 from penstock.api.contracts import Sink
 from penstock.api.dataflow import Dataflow
 from penstock.api.sinks.discard import Discard
