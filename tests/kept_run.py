@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
@@ -49,7 +50,7 @@ def keep_checkpoint(
         logic = msgspec.msgpack.encode(states.get(name))
         data = b"".join(checkpoints.pack_state(TaskState(False, 10 * task, (), (), (), len(logic)), [logic]))
         position = msgspec.json.encode(states.get(name)).decode() if name.startswith("lines") else ""
-        figures = (len(body), len(data), checkpoints.checksum(data), False, 40 if position else 10 * task)
+        figures = (len(body), len(data), crc32(data), False, 40 if position else 10 * task)
         tasks.append(Saved(name, "w0.e3", *figures, position, (pending or {}).get(name, ())))
         body += data
     DISK.write(f"{checkpoints.folder_of(place(info), number)}/w0.e3", [body])

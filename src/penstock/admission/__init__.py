@@ -30,7 +30,8 @@ else:
         {
             "penstock.admission.book.admission": "Admitted, Refused, admit, replan",
             "penstock.admission.book.changes": (
-                "Changed, RateChange, Unmet, compare_rates, fail, find_unmet, release, reprioritise, restore, set_capacity"
+                "Changed, RateChange, Unmet, compare_rates, fail, find_unmet, release, reprioritise, restore, "
+                "set_capacity"
             ),
             "penstock.admission.book.file": "BookFile, Outdated",
             "penstock.admission.book.sharing": "BookShares, Usage, compute_shares, measure_usage",

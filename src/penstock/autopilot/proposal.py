@@ -116,7 +116,7 @@ def loads_from_readings(instance: Instance, inputs: Inputs) -> Loads:
 
 
 def _seen(inputs: Inputs) -> Mapping[str, float]:
-    """Return tuples per second of each task in the last reading; empty for ledgers that do not have them."""
+    """Return tuples per second of each task in the last reading; empty if unknown yet."""
     return inputs.readings[-1].tasks if inputs.readings else {}
 
 

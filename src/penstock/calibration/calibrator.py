@@ -55,7 +55,7 @@ class Calibrator:
 
     def run(self, info: RunInfo, application: Application, cluster: Cluster | None) -> Calibration:
         """Calibrate from a run's telemetry; `cluster` is the emulated one, None: nothing is emulated."""
-        config = info.settings
+        config = info.config
         slots = self.slots or config.execution.slots
         workers = len(cluster.machines) if cluster is not None else slots or os.cpu_count() or 1
         with self._session(workers) as spark, TemporaryDirectory(prefix="penstock-") as folder:

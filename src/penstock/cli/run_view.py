@@ -397,8 +397,6 @@ def published(info: RunInfo) -> int:
 
 def find_resume_point(info: RunInfo) -> str:
     """Describe where a run that has ended would resume; empty if it was completed or cannot be resumed."""
-    if info.config is None:
-        return ""
     disk, folder = Posix(), str(info.checkpoints_path)
     stored = numbers(disk, folder)
     for latest in stored:

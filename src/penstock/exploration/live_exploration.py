@@ -164,4 +164,4 @@ def machines_of(info: RunInfo) -> Cluster:
     if info.master != "embedded":
         problem = f"run {info.run} is on Spark's executors, which only its driver knows"
         raise InvalidInput("run", f"{problem}; explore a run with emulated machines, an embedded one, or the twin")
-    return discover((), True, info.settings.execution.slots)
+    return discover((), True, info.config.execution.slots)

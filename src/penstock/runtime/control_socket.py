@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock, Thread, current_thread
 from time import monotonic
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast, get_args
 
 import msgspec
 
@@ -128,20 +128,6 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str = ""
 
 
-_ANSWERS: dict[type, Any] = {
-    Greet: Acknowledgement,
-    GetStatus: Status,
-    MoveTask: list[MovedTask],
-    ApplyPlan: list[MovedTask],
-    SwitchTuplePolicies: TuplePolicies,
-    LimitSources: dict[str, float],
-    Steer: PilotStatus,
-    DrainRun: Acknowledgement,
-    StopRun: Acknowledgement,
-    GetLog: LogTail,
-}
-
-
 class NotAnswering(PenstockError):
     """A run whose driver exists but did not answer in time."""
 
@@ -171,7 +157,7 @@ def ask(
             with connection.makefile("rb") as answers:
                 connection.sendall(_line(Greet()))
                 line = answers.readline(LONGEST_ANSWER)
-                if line:  # whatever it contains: an older version does not know a hello
+                if line:
                     greeted = True
                     heard()
                     connection.settimeout(timeout)
@@ -191,10 +177,15 @@ def ask(
         answer = decode_json(line, Answer)
         if answer.error:
             raise PenstockError(answer.error)
-        return cast(A, decode_json(bytes(answer.value), _ANSWERS[type(request)]))
+        return cast(A, decode_json(bytes(answer.value), _answer_type(type(request))))
     except Undecodable as error:
         problem = f"its answer is not understood, {error}; use the same version of penstock as the run's"
         raise PenstockError(f"run {info.run}: {problem}") from None
+
+
+def _answer_type(request: Any) -> Any:
+    """Return the argument of `Request`, from which a class of requests is derived."""
+    return get_args(request.__orig_bases__[0])[0]
 
 
 def _line(message: Request[Any] | Answer) -> bytes:
@@ -208,14 +199,12 @@ def _silent(info: RunInfo, seconds: float | None) -> str:
 
 def _stuck(info: RunInfo, seconds: float) -> str:
     problem = f"its driver (pid {info.pid}) does not answer, not even to a hello within {seconds:g} s"
-    resume = "" if info.config is None else f", which leaves the run to penstock runs resume {info.called}"
+    resume = f", which leaves the run to penstock runs resume {info.called}"
     return f"run {info.run}: {problem}; if it is stopped, kill -CONT {info.pid}; or end it, kill -9 {info.pid}{resume}"
 
 
 def _died(info: RunInfo) -> str:
     driver = f"its driver (pid {info.pid}) has died"
-    if info.config is None:
-        return f"run {info.run} is not running: {driver}; its telemetry is in {info.telemetry_path}"
     return f"run {info.run} is not running: {driver}; resume it with penstock runs resume {info.called}"
 
 

@@ -35,14 +35,18 @@ class Layout:
             self.components += [component] * component.parallelism
             self.numbers += range(component.parallelism)
         self.streams = [
-            StreamFacts(number, stream.label, outlet, stream.source, stream.target, self._codec(stream.label, outlet))
+            StreamFacts(
+                number,
+                stream.label,
+                outlet,
+                stream.source,
+                stream.target,
+                Codec(stream.label, flow.stream_type(outlet)),
+            )
             for number, (stream, (outlet, _)) in enumerate(zip(self.application.streams, flow.inputs(), strict=True))
         ]
         self.keys = [extractor(stream.outlet.keys, flow.stream_type(stream.outlet)) for stream in self.streams]
         self._progress_channels: dict[tuple[int, int], list[tuple[int, int]]] = {}  # a cache
-
-    def _codec(self, label: str, outlet: Outlet) -> Codec:
-        return Codec(label, self.flow.stream_type(outlet))
 
     @cached_property
     def names(self) -> list[str]:

@@ -83,12 +83,9 @@ class Resumption:
 
 
 def find_resumable(what: str | Path | None, runs: Path = folder.RUNS) -> tuple[RunInfo, RunConfig]:
-    """Return a run and its settings; refuse one that has none."""
+    """Return a run and its settings."""
     info = folder.find_run(what, runs)
     _refuse_given_up(info)
-    if info.config is None:
-        problem = f"run {info.run} was started by Penstock {info.version}, which did not store its settings"
-        raise InvalidInput("resume", f"{problem}; start a new run in its place")
     return info, info.config
 
 

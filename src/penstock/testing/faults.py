@@ -7,6 +7,7 @@ application must end with correct output.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from operator import itemgetter
 
 from penstock.runtime.storage import checkpoints
@@ -26,6 +27,7 @@ class FaultyCluster(SimulatedCluster):
         for fault in schedule.faults:
             if fault.label:
                 self._at_label.setdefault(fault.label, []).append(fault)
+        self._next_fault = math.inf  # number of events
         self.postpone(Fault("may end"), LEAST)
         super().__init__(schedule, trace)
 
@@ -53,7 +55,7 @@ class FaultyCluster(SimulatedCluster):
         """Schedule a fault for later."""
         self._at_event.append((event, fault))
         self._at_event.sort(key=itemgetter(0))
-        self._next_fault: float = self._at_event[0][0]
+        self._next_fault = self._at_event[0][0]
 
     def _apply(self, fault: Fault, near: SimulatedProcess | None) -> None:
         """Apply a fault to a process, the one near the trigger or any; count it if it had a target."""
@@ -101,14 +103,6 @@ def _pause(cluster: FaultyCluster, process: WorkerProcess) -> bool:
 def _stall(cluster: FaultyCluster, process: WorkerProcess) -> bool:
     process.stalled_until = cluster.now + cluster.rng.uniform(0.02, 0.8)
     return True
-
-
-def _cut(cluster: FaultyCluster, process: WorkerProcess) -> bool:
-    return _cut_line(cluster, process, at_both_ends=True)
-
-
-def _half_cut(cluster: FaultyCluster, process: WorkerProcess) -> bool:
-    return _cut_line(cluster, process, at_both_ends=False)
 
 
 def _cut_line(cluster: FaultyCluster, process: WorkerProcess, at_both_ends: bool) -> bool:
@@ -184,8 +178,8 @@ _FAULTS = {
     "vanish": _vanish,
     "pause": _pause,
     "stall": _stall,
-    "cut": _cut,
-    "half cut": _half_cut,
+    "cut": partial(_cut_line, at_both_ends=True),
+    "half cut": partial(_cut_line, at_both_ends=False),
     "cut control": _cut_control,
     "cut heart": _cut_heart,
     "slow line": _slow_line,
@@ -216,16 +210,10 @@ def _slow_disk(cluster: FaultyCluster) -> bool:
     return True
 
 
-def _move(cluster: FaultyCluster) -> bool:
-    return _request(cluster, 1)
-
-
-def _apply(cluster: FaultyCluster) -> bool:
-    return _request(cluster, cluster.rng.randrange(2, 5))
-
-
-def _request(cluster: FaultyCluster, count: int) -> bool:
+def _move(cluster: FaultyCluster, most: int) -> bool:
+    """Move a task, or several in one operation."""
     driver, rng = cluster.driver, cluster.rng
+    count = 1 if most == 1 else rng.randrange(2, most + 1)
     if not _listens(driver):
         return False
     controller = driver.controller
@@ -295,8 +283,8 @@ _CHANGES = {
     "pause driver": _pause_driver,
     "full disk": _full_disk,
     "slow disk": _slow_disk,
-    "move": _move,
-    "apply": _apply,
+    "move": partial(_move, most=1),
+    "apply": partial(_move, most=4),
     "switch": _switch,
     "leave": _leave,
     "drain": _drain,

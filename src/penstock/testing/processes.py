@@ -5,6 +5,7 @@ disk, and end when they must. Time, messages, suspensions and crashes come from 
 """
 
 import math
+from functools import partial
 from typing import Any, Protocol
 
 from penstock.runtime.controller.run_spec import Site
@@ -20,29 +21,16 @@ TURN_S = 0.001  # within which a process handles its messages
 TICK_S = 0.1
 
 
-class ClusterHooks(JobObserver, Protocol):
+class _ClusterHooks(JobObserver, Protocol):
     """What processes have their cluster do."""
 
-    def find_worker(self, port: int) -> "WorkerProcess | None":
-        """Return the latest worker process with a port."""
-
-    def turned(self, process: "WorkerProcess") -> None:
-        """Note that a worker has taken a turn."""
-
-    def ended(self, process: "WorkerProcess") -> None:
-        """Replace a worker that has ended by itself."""
-
-    def heard(self, process: "WorkerProcess", message: worker_messages.WorkerMessage) -> None:
-        """Note that the driver takes a message of a worker."""
-
-    def hang_up(self, process: "WorkerProcess") -> None:
-        """Close the connections to a worker that the controller has removed."""
-
-    def aborted(self) -> None:
-        """Note that a checkpoint was aborted."""
-
-    def rested(self, driver: "DriverProcess") -> None:
-        """Handle a controller at rest."""
+    def find_worker(self, port: int) -> "WorkerProcess | None": ...
+    def turned(self, process: "WorkerProcess") -> None: ...
+    def ended(self, process: "WorkerProcess") -> None: ...
+    def heard(self, process: "WorkerProcess", message: worker_messages.WorkerMessage) -> None: ...
+    def hang_up(self, process: "WorkerProcess") -> None: ...
+    def aborted(self) -> None: ...
+    def rested(self, driver: "DriverProcess") -> None: ...
 
 
 class WorkerProcess(SimulatedProcess):
@@ -55,7 +43,7 @@ class WorkerProcess(SimulatedProcess):
     def __init__(
         self,
         simulation: Simulation,
-        cluster: ClusterHooks,
+        cluster: _ClusterHooks,
         driver: "DriverProcess",
         layout: Layout,
         site: Site,
@@ -80,10 +68,10 @@ class WorkerProcess(SimulatedProcess):
         self.half_open = False  # the driver has not yet noticed that its connection is cut
         self.heart_has_ended = False  # as known to the driver
         self.driver = driver
-        self.up = SimulatedLine(self, driver, self._tell_driver, simulation.slowness())
+        self.up = SimulatedLine(self, driver, partial(driver.hear, self), simulation.slowness())
         self.down = SimulatedLine(driver, self, self.command, simulation.slowness())
-        self.beats = SimulatedLine(self, driver, self._beat_driver, simulation.slowness())
-        self.pulses = SimulatedLine(driver, self, self._pulse, simulation.slowness())
+        self.beats = SimulatedLine(self, driver, partial(self.driver.hear_beat, self), simulation.slowness())
+        self.pulses = SimulatedLine(driver, self, self.worker.command, simulation.slowness())
         simulation.send(self.up, worker_messages.Register(site.name, "simulated", port, port))
 
     def clock(self) -> float:
@@ -93,12 +81,6 @@ class WorkerProcess(SimulatedProcess):
     def _real(self, local: float) -> float:
         """Return the real time at which its clock shows `local`."""
         return (local - self.offset) / self.rate
-
-    def _tell_driver(self, message: worker_messages.WorkerMessage) -> None:
-        self.driver.hear(self, message)
-
-    def _beat_driver(self, beat: worker_messages.Heartbeat) -> None:
-        self.driver.hear_beat(self, beat)
 
     # Turns
 
@@ -283,12 +265,9 @@ class WorkerProcess(SimulatedProcess):
         simulation = self.simulation
         self.beats.cut()
         self.pulses.cut()
-        self.beats = SimulatedLine(self, self.driver, self._beat_driver, simulation.slowness())
-        self.pulses = SimulatedLine(self.driver, self, self._pulse, simulation.slowness())
+        self.beats = SimulatedLine(self, self.driver, partial(self.driver.hear_beat, self), simulation.slowness())
+        self.pulses = SimulatedLine(self.driver, self, self.worker.command, simulation.slowness())
         self.beats.clear_at = simulation.now + BEAT_S
-
-    def _pulse(self, pulse: controller_messages.RenewLease) -> None:
-        self.worker.command(pulse)
 
     def lose_driver(self, _: object) -> None:
         """Detect that the driver has failed, and end."""
@@ -308,7 +287,7 @@ class WorkerProcess(SimulatedProcess):
 class DriverProcess(SimulatedProcess):
     """A controller in its shell. `workers` has the process of each connected worker."""
 
-    def __init__(self, simulation: Simulation, cluster: ClusterHooks, number: int, controller: Controller) -> None:
+    def __init__(self, simulation: Simulation, cluster: _ClusterHooks, number: int, controller: Controller) -> None:
         super().__init__(simulation, cluster, f"driver {number}")
         self._cluster = cluster
         self.controller = controller

@@ -3,10 +3,8 @@
 import fcntl
 import json
 import threading
-from hashlib import sha256
 from pathlib import Path
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -138,20 +136,3 @@ def test_a_book_that_somebody_else_keeps_locked_is_left_as_it_is(tmp_path: Path)
     assert kept.path.read_bytes() == before
     kept.save(replace(book(), version=1), 0)
     assert kept.load().version == 1
-
-
-@pytest.mark.parametrize(("saved", "loaded"), [(1e12, 1e9), (1e-12, 1e-6), (3.0, 3.0)])
-def test_a_priority_that_was_once_allowed_is_brought_into_the_range(
-    tmp_path: Path, saved: float, loaded: float
-) -> None:
-    kept = BookFile(tmp_path / "book.json")
-    found = admit(book(), application("be"))
-    assert isinstance(found, Admitted)
-    kept.save(found.book, None)
-    whole = json.loads(kept.path.read_text())
-    whole["book"]["bookings"][0]["priority"] = whole["book"]["bookings"][0]["application"]["priority"] = saved
-    whole["checksum"] = sha256(msgspec.json.encode(whole["book"], order="sorted")).hexdigest()
-    kept.path.write_text(json.dumps(whole))
-    (booking,) = kept.load().bookings
-    assert booking.priority == booking.application.priority == loaded
-    assert booking.rate_tps == pytest.approx(found.book["be"].rate_tps)

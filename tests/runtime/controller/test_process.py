@@ -150,7 +150,7 @@ def test_a_run_stores_its_outcome_and_reason(tmp_path: Path) -> None:
         assert run.wait(PATIENCE)
         found = folder.load(run.folder)
         assert folder.outcome(found) == ("failed", "count[0]: ValueError: too much on tuple 'x'")
-        again = folder.record_resume(found, found.settings, "")
+        again = folder.record_resume(found, found.config, "")
         assert (again.outcome, again.reason, folder.last_status(again)) == ("", "", None)
 
 

@@ -196,15 +196,6 @@ CONFIG = config(
 def test_a_folder_has_the_settings_of_its_run(tmp_path: Path) -> None:
     info = create("a", tmp_path, config=CONFIG)
     assert load(info.path).config == CONFIG
-    assert load(create("a", tmp_path).path).config is None
-
-
-def test_a_folder_of_an_earlier_version_is_still_read(tmp_path: Path) -> None:
-    info = create("a", tmp_path, config=CONFIG)
-    old = msgspec.json.decode((info.path / "run.json").read_bytes())
-    del old["config"], old["resumed"]
-    (info.path / "run.json").write_bytes(msgspec.json.encode(old))
-    assert load(info.path) == msgspec.structs.replace(info, config=None)
 
 
 @pytest.fixture

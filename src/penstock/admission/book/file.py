@@ -15,10 +15,9 @@ from typing import IO, Any
 
 import msgspec
 
-from penstock.admission.book.sharing import assess_availabilities, recompute_shares
 from penstock.model.book import FORMAT, Book
 from penstock.model.decoding import Undecodable, decode_json
-from penstock.model.entity import MAX_PRIORITY, MIN_PRIORITY, to_invalid_input
+from penstock.model.entity import to_invalid_input
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.files import read_text, write_whole
 
@@ -42,22 +41,17 @@ class BookFile:
         return self.path.exists()
 
     def load(self) -> Book:
-        """Read the book; raises `FileProblem` if it is damaged.
-
-        Old files are corrected: availabilities saved without regard to lowered capacities, and priorities that are out
-        of range now.
-        """
+        """Read the book; raises `FileProblem` if it is damaged."""
         raw = self._read()
         body = raw["book"]
         if raw.get("checksum") != _checksum(body):
             raise FileProblem(f"{self.path}: wrong checksum, the file was damaged or edited; restore a backup")
         try:
-            within = _within_range(body)
-            return (assess_availabilities if within == body else recompute_shares)(msgspec.convert(within, Book))
+            return msgspec.convert(body, Book)
         except msgspec.ValidationError as error:
             raise FileProblem(f"{self.path}: {to_invalid_input(error, body, Book)}") from None
-        except InvalidInput as mistake:
-            raise FileProblem(f"{self.path}: {mistake}") from None
+        except InvalidInput as error:
+            raise FileProblem(f"{self.path}: {error}") from None
 
     def save(self, book: Book, expected_version: int | None) -> None:
         """Write a book derived from `expected_version`; None: the file must not exist yet.
@@ -111,25 +105,6 @@ class BookFile:
                 time.sleep(PACE_S)
             else:
                 return
-
-
-def _within_range(body: Any) -> Any:
-    """Return a book whose priorities are clipped to the allowed range; old files had no limits but 0."""
-    bookings = body.get("bookings") if isinstance(body, dict) else None
-    if not isinstance(bookings, list):
-        return body
-    return {**body, "bookings": [_mended(_mended(booking), "application") for booking in bookings]}
-
-
-def _mended(part: Any, inside: str = "") -> Any:
-    if not isinstance(part, dict):
-        return part
-    if inside:
-        return {**part, inside: _mended(part[inside])} if inside in part else part
-    priority = part.get("priority")
-    if not isinstance(priority, float | int) or priority <= 0:
-        return part
-    return {**part, "priority": min(max(priority, MIN_PRIORITY), MAX_PRIORITY)}
 
 
 def _checksum(body: Any) -> str:

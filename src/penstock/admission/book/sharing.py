@@ -65,13 +65,7 @@ def compute_shares(book: Book) -> BookShares:
 def recompute_shares(book: Book) -> Book:
     """Return the book with recomputed rates and availabilities."""
     rates = compute_shares(book).rates
-    return assess_availabilities(
-        replace(book, bookings=tuple(_with_rates(one, rates[one.name]) for one in book.bookings))
-    )
-
-
-def assess_availabilities(book: Book) -> Book:
-    """Return the book with all availabilities at current capacities; unchanged ones are not computed again."""
+    book = replace(book, bookings=tuple(_with_rates(one, rates[one.name]) for one in book.bookings))
     kept = _kept_shares(book)
     bookings = tuple(
         _with_shares(booking, [kept[booking.name, number] for number in range(len(booking.paths))], book)

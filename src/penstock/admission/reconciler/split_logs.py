@@ -8,6 +8,7 @@ never published and never will be.
 """
 
 from collections.abc import Mapping, Sequence
+from os.path import join
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from penstock.model.errors import FileProblem
 from penstock.model.topology import Kind
 from penstock.runtime.storage import checkpoints
 from penstock.runtime.storage.checkpoints import CheckpointManifest, Saved
-from penstock.runtime.storage.disk import Posix, below
+from penstock.runtime.storage.disk import Posix
 from penstock.runtime.storage.run_folder import CHECKPOINTS, RunLock, load, write_info
 
 
@@ -79,7 +80,7 @@ def _is_source(manifest: CheckpointManifest, saved: Saved) -> bool:
 
 
 def _covered(disk: Posix, place: str, manifest: CheckpointManifest, saved: Saved) -> Covered:
-    path = below(checkpoints.folder_of(place, manifest.number), saved.file)
+    path = join(checkpoints.folder_of(place, manifest.number), saved.file)
     data = checkpoints.read(disk, path, saved.offset, saved.size, saved.checksum)
     _, logic = checkpoints.unpack_state(data, path)
     return Covered(saved.counted, decode_msgpack(logic, strict=False) if logic else None)

@@ -4,7 +4,6 @@ The next one needs to know where the split logs of the booked applications are: 
 the beginning. So that is on disk before a path may start, and stays as long as the application is booked.
 """
 
-import os
 import re
 from collections.abc import Callable, Collection
 from enum import StrEnum
@@ -15,6 +14,7 @@ import msgspec
 from penstock.model.decoding import Undecodable, json_decoder
 from penstock.model.errors import FileProblem
 from penstock.model.files import write_whole
+from penstock.runtime.storage.run_folder import alive
 
 Key = tuple[str, str]  # an application's name and fingerprint
 
@@ -79,13 +79,7 @@ class ReconcilerState(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def alive(self) -> bool:
         """Whether its process runs on this machine."""
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            return True
-        return True
+        return alive(self.pid)
 
     @property
     def status_key(self) -> tuple[object, ...]:
@@ -131,6 +125,16 @@ def read_state(book: Path | str) -> ReconcilerState | None:
 
 def path_of(run: Path, machines: str | None) -> PathState | None:
     """Return the path that a run belongs to if a reconciler drives it; `machines` is the folder that it shares."""
+    found = _path_and_reconciler(run, machines)
+    return found[0] if found is not None and found[1].alive else None
+
+
+def is_kept(run: Path, machines: str | None) -> bool:
+    """Whether a reconciler drives a run, or will continue from it at its next start."""
+    return _path_and_reconciler(run, machines) is not None
+
+
+def _path_and_reconciler(run: Path, machines: str | None) -> tuple[PathState, ReconcilerState] | None:
     if machines is None:
         return None
     folder = Path(machines).parent
@@ -139,19 +143,7 @@ def path_of(run: Path, machines: str | None) -> PathState | None:
     except (OSError, Undecodable):  # the machines are not shared by a reconciler
         return None
     mine = (path for path in state.paths if path.run and Path(path.run).absolute() == run.absolute())
-    return next(mine, None) if state.alive else None
-
-
-def is_kept(run: Path, machines: str | None) -> bool:
-    """Whether a reconciler drives a run, or will continue from it at its next start."""
-    if machines is None:
-        return False
-    folder = Path(machines).parent
-    try:
-        state = _decode(folder.with_name(f"{folder.name}.json").read_bytes())
-    except (OSError, Undecodable):
-        return False
-    return any(path.run and Path(path.run).absolute() == run.absolute() for path in state.paths)
+    return next(((path, state) for path in mine), None)
 
 
 def write_state(book: Path | str, state: ReconcilerState) -> None:

@@ -88,17 +88,17 @@ class LineReader:
 
     def seek(self, place: dict[str, Any]) -> None:
         """Continue at a position; raise `FileProblem` if the files have changed."""
-        if place.get("tasks", 1) != self.tasks:
-            problem = f"was read by {place.get('tasks', 'an earlier version or 1')} tasks and has {self.tasks} now"
+        if place["tasks"] != self.tasks:
+            problem = f"was read by {place['tasks']} tasks and has {self.tasks} now"
             raise FileProblem(f"{self.path}: {problem}; restart the run, or use the same number")
         self.files, self._summed = self._same_files(place), (-1, [])
         self.file.close()
         self.number = [path.name for path in self.files].index(place["file"])
-        self.before, self.cut = place.get("number", self.number) - self.number, place.get("cut", 0)
+        self.before, self.cut = place["number"] - self.number, place["cut"]
         self.line, self.lap_line, self.ended = place["line"], -1, False
         self.file = open_file(self.files[self.number])
         self._check_file(place)
-        self._begin(place.get("split", 0))
+        self._begin(place["split"])
         self.offset = place["offset"]
         self.file.seek(self.offset)
         self._go_on()

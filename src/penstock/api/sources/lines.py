@@ -201,9 +201,9 @@ class _Times:
         return [self.first, self.base, self.latest, self.speed]
 
     def seek(self, position: Any) -> float:
-        """Continue after a position, and return the ratio of the speeds; earlier versions lack it."""
-        self.first, base, latest, *speed = position
-        faster = self.speed / speed[0] if speed else 1.0
+        """Continue after a position, and return the ratio of the speeds."""
+        self.first, base, latest, speed = position
+        faster = self.speed / speed
         self.base, self.latest = base / faster, latest / faster
         return faster
 
@@ -246,6 +246,6 @@ class _Dates:
         try:
             date = datetime.strptime(text, self.form)
         except ValueError as error:
-            _, told, rest = str(error).partition("unconverted data remains: ")
-            return rest if told else None
+            _, found, rest = str(error).partition("unconverted data remains: ")
+            return rest if found else None
         return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()

@@ -108,23 +108,17 @@ class Pace:
         """Return how far it has advanced."""
         if self._start is not None:
             self._elapsed = max(self._latest, self._context.now()) - self._start
-        told = {"count": self.count, "elapsed": self._elapsed, "by": self._schedule.name, "others": self._before}
-        return told | self._schedule.position()
+        place = {"count": self.count, "elapsed": self._elapsed, "by": self._schedule.name, "others": self._before}
+        return place | self._schedule.position()
 
     def seek(self, position: dict[str, Any]) -> None:
         """Continue after a position."""
         self.count, self._start = position["count"], None
-        if self._gave(position):
-            self._elapsed, self._before = position["elapsed"], position.get("others", 0)
+        if position["by"] == self._schedule.name:
+            self._elapsed, self._before = position["elapsed"], position["others"]
             self._schedule.seek(position | {"count": self.count - self._before})
         else:
             self._elapsed, self._before = 0.0, self.count
-
-    def _gave(self, position: dict[str, Any]) -> bool:
-        """Return whether a position is of an equal pace; for earlier versions, compare only the kind."""
-        if "by" in position:
-            return bool(position["by"] == self._schedule.name)
-        return isinstance(self._schedule, _Drawn) == ("block" in position)
 
     def _scheduled(self, context: TaskContext, recorded: Callable[[], list[float]] | None) -> "_Schedule":
         if self.rate is not None:

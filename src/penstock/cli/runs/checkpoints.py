@@ -1,6 +1,7 @@
 """`penstock runs checkpoints`: list the checkpoints of a run, or inspect one."""
 
 from collections.abc import Iterator
+from os.path import join
 from pathlib import Path
 from time import time
 from typing import Annotated, Any, NamedTuple
@@ -18,7 +19,7 @@ from penstock.model.decoding import Undecodable, decode_msgpack
 from penstock.model.errors import FileProblem, PenstockError, UnknownName, choices, nearest
 from penstock.runtime.storage import checkpoints as kept
 from penstock.runtime.storage.checkpoints import CheckpointManifest, Saved, load_manifest, numbers
-from penstock.runtime.storage.disk import Posix, below
+from penstock.runtime.storage.disk import Posix
 from penstock.runtime.storage.run_folder import NoRun, RunInfo, find_run
 
 EXAMPLE = "penstock runs checkpoints word-count-20250131-142501 --task 'count[0]' --most 50"
@@ -221,7 +222,7 @@ def _state(info: RunInfo, manifest: CheckpointManifest, task: str) -> tuple[Save
     if task not in names:
         raise UnknownName("task", f"checkpoint {manifest.number} has no {task!r}; {nearest(task, names)}")
     saved = names[task]
-    path = below(kept.folder_of(str(info.checkpoints_path), manifest.number), saved.file)
+    path = join(kept.folder_of(str(info.checkpoints_path), manifest.number), saved.file)
     try:
         _, logic = kept.unpack_state(kept.read(Posix(), path, saved.offset, saved.size, saved.checksum), path)
         return saved, decode_msgpack(logic) if logic else None

@@ -72,7 +72,7 @@ def _removable(found: Sequence[RunInfo], older: timedelta | None, keep: int) -> 
     now = datetime.now().astimezone()
     for info in found[keep:]:
         recent = older is not None and now - end_of(info) < older
-        machines = info.settings.execution.share
+        machines = info.config.execution.share
         if outcome(info)[0] and not recent and not info.path.is_symlink() and not is_kept(info.path, machines):
             yield info
 

@@ -46,7 +46,7 @@ def limit(
         print_json(found)
         return
     console.print(limits_line(found) or "no source has a limit", markup=False, soft_wrap=True)
-    path = path_of(info.path, info.settings.execution.share)
+    path = path_of(info.path, info.config.execution.share)
     if path is not None and path.sources:  # an earlier version does not report them
         console.print(operated(path, found), markup=False, soft_wrap=True, style="yellow")
 

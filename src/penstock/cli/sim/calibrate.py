@@ -129,13 +129,13 @@ def _refuse_beside(meant: object, **options: object) -> None:
 
 def application_of(info: RunInfo, named: str | None) -> Application:
     """Return the application of a run: the named one, else that of its folder."""
-    spec = info.settings.application
+    spec = info.config.application
     if named is not None:
         return flow_of(AppSpec(app=named)).application
     if spec is None:
         problem = f"run {info.run} was started by a program; name its application, --application module:object"
         raise InvalidInput("application", problem)
-    return flow_of(spec, info.settings.execution.seed).application
+    return flow_of(spec, info.config.execution.seed).application
 
 
 def _of_run(calibrator: Calibrator, info: RunInfo, named: str | None, probe: bool | None) -> Calibration:

@@ -25,26 +25,15 @@ from penstock.runtime.storage.disk import Disk, StorageJob
 RETRY_S = 1.0  # before a publication that failed, or the last checkpoint, is tried again
 
 
-class CheckpointOwner(Protocol):
+class _Owner(Protocol):
     """What a checkpoint has the controller do when it ends, or cannot be read."""
 
-    def end_checkpoint(self, completed: bool, current: bool, now: float) -> None:
-        """Continue after a checkpoint: `completed` or aborted, of the `current` epoch or an earlier one."""
-
-    def end_if_last(self, now: float) -> None:
-        """End the run if the last checkpoint is published."""
-
-    def recover(self, reason: str, now: float) -> None:
-        """Give up the epoch."""
-
-    def proceed(self, now: float) -> None:
-        """Start the next epoch if that is possible."""
-
-    def drop(self, worker: int, reason: str, now: float) -> None:
-        """Give up a worker."""
-
-    def fail(self, problem: str, now: float) -> None:
-        """End the run with an error."""
+    def end_checkpoint(self, completed: bool, current: bool, now: float) -> None: ...
+    def end_if_last(self, now: float) -> None: ...
+    def recover(self, reason: str, now: float) -> None: ...
+    def proceed(self, now: float) -> None: ...
+    def drop(self, worker: int, reason: str, now: float) -> None: ...
+    def fail(self, problem: str, now: float) -> None: ...
 
 
 class CheckpointCoordinator:
@@ -59,7 +48,7 @@ class CheckpointCoordinator:
         event: Callable[[str, str, float], None],
         desired: Sequence[str],
         all_ended: Callable[[], bool],
-        owner: CheckpointOwner,
+        owner: _Owner,
     ) -> None:
         self._layout = layout
         self._spec = spec

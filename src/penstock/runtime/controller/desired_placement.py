@@ -34,7 +34,7 @@ class DesiredPlacement:
         self._journal = journal
         self._waiting: list[Callable[[float], None]] = []  # for the journal to be written
         self._writing = False
-        self._next_check = 0.0
+        self.next_check = 0.0
         self._immovable: set[tuple[int, int]] = set()  # epoch, task
 
     def complete(self, usable: list[str]) -> list[str]:
@@ -65,9 +65,9 @@ class DesiredPlacement:
 
     def correct(self, now: float, idle: bool) -> Operation | None:
         """Exclude unreliable sites; return the moves that restore the desired placement, if no operation is running."""
-        if now < self._next_check:
+        if now < self.next_check:
             return None
-        self._next_check = now + CHECK_S
+        self.next_check = now + CHECK_S
         members, placement = self._members, self._state.placement
         members.exclude_unreliable(
             now, lambda number, reason: self._outbox.warn(f"worker {members[number].site.name!r}: {reason}")
@@ -85,10 +85,6 @@ class DesiredPlacement:
         ]
         label = f"restore the placement of {len(moves)} task{'s' if len(moves) > 1 else ''}"
         return Operation(deque(moves), self._corrected, label, temporary=True) if moves else None
-
-    def check_soon(self) -> None:
-        """Compare the placement with the desired one at the next tick."""
-        self._next_check = 0.0
 
     def is_movable(self, task: int) -> bool:
         """Return whether no attempt to move a task has failed in this epoch."""

@@ -48,23 +48,14 @@ class Operation:
     deadline: float = 0.0
 
 
-class Changes(Protocol):
+class _Changes(Protocol):
     """What operations have the controller do, apart from commands about a move."""
 
-    def switch_routes(self, routes: tuple[controller_messages.Route, ...]) -> None:
-        """Send tuples over other links."""
-
-    def switch_policies(self, tuples: TuplePolicies, now: float, then: Then) -> None:
-        """Switch to other tuple policies; `then` is called when the journal has them."""
-
-    def commit_move(self, task: int, slot: str, temporary: bool, then: Then) -> None:
-        """Change the placement; `then` is called when the journal has it."""
-
-    def begin_checkpoint(self, now: float) -> None:
-        """Begin a checkpoint."""
-
-    def abort_overdue_checkpoint(self, now: float) -> None:
-        """Abort the checkpoint in progress, which makes no progress."""
+    def switch_routes(self, routes: tuple[controller_messages.Route, ...]) -> None: ...
+    def switch_policies(self, tuples: TuplePolicies, now: float, then: Then) -> None: ...
+    def commit_move(self, task: int, slot: str, temporary: bool, then: Then) -> None: ...
+    def begin_checkpoint(self, now: float) -> None: ...
+    def abort_overdue_checkpoint(self, now: float) -> None: ...
 
 
 class Operations:
@@ -76,7 +67,7 @@ class Operations:
         members: Membership,
         outbox: Outbox,
         event: Callable[[str, str, float], None],
-        changes: Changes,
+        changes: _Changes,
         checkpoint_within_s: float,
     ) -> None:
         self._state = state

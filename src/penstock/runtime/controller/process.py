@@ -147,10 +147,6 @@ class Driver:
                 if self.ended.is_set() and not future.done():
                     return step(time.monotonic())
 
-    def dismiss(self, site: str) -> str:
-        """End the worker of a site, and its job, once its tasks have moved; return why it cannot, or nothing."""
-        return self.ask(lambda now: self.controller.relocate(site, now))
-
     def on_log(self, listener: Callable[[LogLine], None]) -> None:
         """Call a function for every log line, in its own thread."""
         if not self._log_ended:
@@ -328,7 +324,7 @@ class Driver:
             if connection is not None:
                 del self._names[connection]
                 self._drop(connection)
-            for heartbeat in self._heartbeats_of(number, incarnation):
+            for heartbeat in [each for each, of in self._heartbeats.items() if of == (number, incarnation)]:
                 del self._heartbeats[heartbeat]
                 self._drop(heartbeat)
 
@@ -350,9 +346,6 @@ class Driver:
             self._silenced[number] = incarnation
             if number not in self._workers and self._incarnation(number) == incarnation:
                 self.controller.end_process(number, now)
-
-    def _heartbeats_of(self, number: int, incarnation: int) -> list[Connection]:
-        return [connection for connection, of in self._heartbeats.items() if of == (number, incarnation)]
 
     def _drop(self, connection: Connection) -> None:
         self._watch.remove(connection)

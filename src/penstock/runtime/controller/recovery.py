@@ -30,26 +30,15 @@ MAX_START_FAILURES = 3  # of a site's workers before the first tuple
 HEALTHY_S = 60.0  # after which earlier recoveries do not delay the next one, with or without a checkpoint
 
 
-class EpochOwner(Protocol):
+class _Owner(Protocol):
     """What a recovery has the controller do."""
 
-    def interrupt_operation(self) -> None:
-        """Interrupt the operation in progress."""
-
-    def write_epoch(self) -> Callable[[Disk], None]:
-        """Return what writes the current epoch to the journal."""
-
-    def open_epoch(self, usable: list[str]) -> None:
-        """Place the tasks on usable slots, and have every worker open its tasks."""
-
-    def start_epoch(self, phase: str, now: float) -> None:
-        """Let tuples flow."""
-
-    def drop(self, worker: int, reason: str, now: float) -> None:
-        """Give up a worker."""
-
-    def fail(self, problem: str, now: float) -> None:
-        """End the run with an error."""
+    def interrupt_operation(self) -> None: ...
+    def write_epoch(self) -> Callable[[Disk], None]: ...
+    def open_epoch(self, usable: list[str]) -> None: ...
+    def start_epoch(self, phase: str, now: float) -> None: ...
+    def drop(self, worker: int, reason: str, now: float) -> None: ...
+    def fail(self, problem: str, now: float) -> None: ...
 
 
 class RecoveryCoordinator:
@@ -63,7 +52,7 @@ class RecoveryCoordinator:
         outbox: Outbox,
         event: Callable[[str, str, float], None],
         checkpointing: CheckpointCoordinator,
-        owner: EpochOwner,
+        owner: _Owner,
         now: float,
     ) -> None:
         self._settings = spec.config.recovery

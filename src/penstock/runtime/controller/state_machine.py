@@ -30,7 +30,7 @@ from penstock.runtime.controller.outbox import Outbox
 from penstock.runtime.controller.progress import Progress
 from penstock.runtime.controller.recovery import RecoveryCoordinator
 from penstock.runtime.controller.relocation import Relocation
-from penstock.runtime.controller.run_spec import RunSpec, RunState, Site
+from penstock.runtime.controller.run_spec import RunSpec, RunState
 from penstock.runtime.controller.telemetry import ClockSync, TelemetryBuffer
 from penstock.runtime.controller.tuple_policies import PoliciesInForce
 from penstock.runtime.handle import LogLine
@@ -239,16 +239,12 @@ class Controller:
             return "an emulated machine may be anywhere"
         problem = self.relocation.request(site, now)
         if not problem:
-            self.desired.check_soon()
+            self.desired.next_check = now
         return problem
 
     def wants_worker(self, site: str, now: float) -> bool:
         """Return whether a site should have a worker."""
         return not self.ended and not self.members.is_excluded(self.members.by_name[site], now)
-
-    def add_site(self, site: Site) -> None:
-        """Add a site, for which a worker may register."""
-        self.members.add(site)
 
     def drain(self, now: float) -> None:
         """End the sources, and process everything in flight."""

@@ -6,7 +6,6 @@ before the run, workers that hang, executors that return under another name or a
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 from penstock.model.cluster import Machine
@@ -182,9 +181,10 @@ class WorkerSupervisor:
             )
         elif found in self._alive:
             assignment.failures, assignment.dismissed = 0, incarnation
-            stays = self._driver.dismiss(assignment.site.name)
+            site = assignment.site.name
+            stays = self._driver.ask(lambda now: self._driver.controller.relocate(site, now))
             outcome = f"stays on executor {found}, {stays}" if stays else f"leaves executor {found} for {home.id}"
-            self._driver.say(f"worker {assignment.site.name} {outcome}")
+            self._driver.say(f"worker {site} {outcome}")
 
     def _fail(self, problem: str) -> None:
         self._driver.ask(lambda now: self._driver.controller.fail(problem, now))
@@ -230,10 +230,7 @@ class WorkerSupervisor:
         sites = sites_of(machine)
         self._driver.say(f"executor {fresh.id} on {fresh.host} is new; slots {', '.join(site.name for site in sites)}")
         for site in sites:
-            self._driver.ask(partial(self._add, site))
+            self._driver.ask(lambda _, site=site: self._driver.controller.members.add(site))  # type: ignore[misc]
             self._assignments.append(SupervisedSite(site, fresh))
         if self._grown is not None:
             self._grown(machine)
-
-    def _add(self, site: Site, _: float) -> None:
-        self._driver.controller.add_site(site)

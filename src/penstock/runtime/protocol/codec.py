@@ -57,7 +57,8 @@ class Codec:
         try:
             encoded = self._encode(values)
             if len(encoded) > LARGEST_TUPLES:
-                self._refuse_large(values)
+                for value in values:
+                    self._encode_one(value)
             return encoded
         except KeyboardInterrupt:
             raise
@@ -85,10 +86,6 @@ class Codec:
         size = len(self._encode(value))
         if size > LARGEST_TUPLES:
             raise _TooLarge(f"it takes {size / 1e6:,.1f} MB, at most {LARGEST_TUPLES / 1e6:,.1f} MB can be sent")
-
-    def _refuse_large(self, values: list[Any]) -> None:
-        for value in values:
-            self._encode_one(value)
 
     def decode(self, values: bytes, *, strict: bool = True) -> list[Any]:
         """Decode a batch; a value that is not of the declared type raises `InvalidInput`, or becomes `Unreadable`."""

@@ -18,9 +18,10 @@ reason. A damaged one is skipped for the one before.
 
 import contextlib
 import os
-import zlib
 from collections.abc import Callable, Sequence
+from os.path import join
 from typing import Annotated
+from zlib import crc32
 
 import msgspec
 from msgspec import Meta
@@ -35,7 +36,7 @@ from penstock.runtime.protocol import Wire
 from penstock.runtime.protocol.controller_messages import StateLocation
 from penstock.runtime.protocol.frames import Pending
 from penstock.runtime.protocol.worker_messages import TaskEntry
-from penstock.runtime.storage.disk import Disk, below
+from penstock.runtime.storage.disk import Disk
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -131,12 +132,12 @@ class Journal(msgspec.Struct, frozen=True):
 
 def write_journal(disk: Disk, folder: str, journal: Journal) -> None:
     """Write the journal."""
-    disk.replace(below(folder, JOURNAL), msgspec.json.encode(journal))
+    disk.replace(join(folder, JOURNAL), msgspec.json.encode(journal))
 
 
 def read_journal(disk: Disk, folder: str) -> Journal | None:
     """Return the journal of the previous driver; None if there is none."""
-    path = below(folder, JOURNAL)
+    path = join(folder, JOURNAL)
     try:
         return _decode_journal(disk.read(path))
     except FileNotFoundError:
@@ -156,12 +157,7 @@ def shape_of(flow: Dataflow | Application) -> Shape:
 
 def folder_of(folder: str, number: int) -> str:
     """Return the folder of a checkpoint."""
-    return below(folder, f"{number:06}")
-
-
-def checksum(data: bytes | memoryview, before: int = 0) -> int:
-    """Return the checksum of data; `before` is that of the data before it."""
-    return zlib.crc32(data, before)
+    return join(folder, f"{number:06}")
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -198,19 +194,19 @@ def write_manifest(disk: Disk, folder: str, manifest: CheckpointManifest) -> Non
 
     def shorten(path: str) -> str:
         path = os.path.abspath(path)
-        return os.path.relpath(path, run) if path.startswith(below(run, "")) else path
+        return os.path.relpath(path, run) if path.startswith(join(run, "")) else path
 
     text = msgspec.json.format(msgspec.json.encode(_renamed(manifest, shorten)), indent=1) + b"\n"
-    body = text + f"{checksum(text):08x}\n".encode()
-    disk.replace(below(folder_of(folder, manifest.number), MANIFEST), body)
+    body = text + f"{crc32(text):08x}\n".encode()
+    disk.replace(join(folder_of(folder, manifest.number), MANIFEST), body)
 
 
 def load_manifest(disk: Disk, folder: str, number: int) -> CheckpointManifest:
     """Read a manifest; raise `FileProblem` if it is damaged or of an unknown format."""
-    path = below(folder_of(folder, number), MANIFEST)
+    path = join(folder_of(folder, number), MANIFEST)
     data = disk.read(path)
     text, _, summed = data.rstrip(b"\n").rpartition(b"\n")
-    if f"{checksum(text + LINE):08x}".encode() != summed:
+    if f"{crc32(text + LINE):08x}".encode() != summed:
         raise FileProblem(f"{path}: damaged, its checksum does not match")
     try:
         form = decode_json(text, dict).get("format")
@@ -220,7 +216,7 @@ def load_manifest(disk: Disk, folder: str, number: int) -> CheckpointManifest:
         manifest = _decode_manifest(text)
     except Undecodable as error:
         raise FileProblem(f"{path}: not a manifest, {error}") from None
-    return _renamed(manifest, lambda name: below(_run_folder(folder), name))  # an absolute name is unchanged
+    return _renamed(manifest, lambda name: join(_run_folder(folder), name))  # an absolute name is unchanged
 
 
 def _run_folder(folder: str) -> str:
@@ -264,7 +260,7 @@ def find_latest(disk: Disk, folder: str, damaged: Sequence[int] = ()) -> tuple[C
 def verify(disk: Disk, folder: str, manifest: CheckpointManifest) -> None:
     """Raise `FileProblem` if files of a checkpoint are missing, truncated or damaged."""
     for saved in manifest.tasks:
-        path = below(folder_of(folder, manifest.number), saved.file)
+        path = join(folder_of(folder, manifest.number), saved.file)
         read(disk, path, saved.offset, saved.size, saved.checksum)
 
 
@@ -276,14 +272,14 @@ def read(disk: Disk, path: str, offset: int, size: int, expected: int) -> bytes:
         raise FileProblem(f"{path}: is missing") from None
     if len(data) != size:
         raise FileProblem(f"{path}: truncated, {len(data)} of {size} bytes from {offset} are there")
-    if checksum(data) != expected:
+    if crc32(data) != expected:
         raise FileProblem(f"{path}: damaged, the checksum of {size} bytes from {offset} does not match")
     return data
 
 
 def publish(disk: Disk, folder: str, manifest: CheckpointManifest) -> None:
     """Give the files of a complete checkpoint their final names, if they lack them, and record that all have."""
-    marker = below(folder_of(folder, manifest.number), PUBLISHED)
+    marker = join(folder_of(folder, manifest.number), PUBLISHED)
     if PUBLISHED in disk.listed(folder_of(folder, manifest.number)):
         return
     for temporary, final in manifest.pending:
@@ -295,7 +291,7 @@ def retire(disk: Disk, folder: str, first: int) -> None:
     """Remove all checkpoints before one."""
     for name in disk.listed(folder):
         if name.isdecimal() and int(name) < first:
-            disk.remove(below(folder, name))
+            disk.remove(join(folder, name))
 
 
 def refuse_outside(disk: Disk, folder: str, outputs: Sequence[str]) -> None:
@@ -312,7 +308,7 @@ def refuse_outside(disk: Disk, folder: str, outputs: Sequence[str]) -> None:
         for name, path in ((task.task, path) for task in tasks for pair in task.pending for path in pair):
             if problem := _why_outside(path, inside):
                 remedy = "the run's folder was tampered with, or a sink does not declare its `folders`"
-                where = below(folder_of(folder, number), MANIFEST)
+                where = join(folder_of(folder, number), MANIFEST)
                 raise Outside(f"{where}: {name} names {path!r}, {problem}; {remedy}")
 
 
@@ -343,7 +339,7 @@ def withdraw(disk: Disk, folder: str, last: int, outputs: Sequence[str]) -> None
             disk.remove(path)
     for name in disk.listed(folder):
         if name.isdecimal() and int(name) > last:
-            disk.remove(below(folder, name))
+            disk.remove(join(folder, name))
 
 
 def damage(disk: Disk, folder: str, number: int) -> str:
@@ -357,7 +353,7 @@ def damage(disk: Disk, folder: str, number: int) -> str:
 
 def forget_manifest(disk: Disk, folder: str, number: int) -> None:
     """Remove a manifest: its checkpoint is no longer complete."""
-    disk.remove(below(folder_of(folder, number), MANIFEST))
+    disk.remove(join(folder_of(folder, number), MANIFEST))
 
 
 def mismatch(manifest: CheckpointManifest, shape: Shape) -> list[str]:

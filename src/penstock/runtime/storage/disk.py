@@ -145,11 +145,6 @@ def _sync_folder(folder: str) -> None:
         os.close(handle)
 
 
-def below(folder: str, *names: str) -> str:
-    """Return a path below a folder."""
-    return os.path.join(folder, *names)
-
-
 class Writer:
     """The storage thread of a worker or of the driver; it starts with the first job.
 

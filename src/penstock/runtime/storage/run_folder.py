@@ -80,17 +80,12 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     socket: str = ""  # of the control server; empty: not open
     version: str  # of Penstock
     telemetry: str = "telemetry"  # below the folder, or elsewhere
-    config: RunConfig | None = None  # None: a version started it that could not resume runs
+    config: RunConfig
     resumed: int = 0  # how often it was resumed
     outcome: str = ""  # completed, stopped or failed; empty: it has not ended, or its driver died
     reason: str = ""  # for that outcome
     given_up: bool = False  # it was a path of an application; other paths have its tuples now
     folder: str = "."  # where it was found, whatever the file contains
-
-    @property
-    def settings(self) -> RunConfig:
-        """Its settings; the defaults if a version started it that did not store them."""
-        return self.config or RunConfig()
 
     @property
     def path(self) -> Path:
@@ -142,21 +137,20 @@ def create(
     application: str,
     parent: Path = RUNS,
     *,
-    config: RunConfig | None = None,
+    config: RunConfig = RunConfig(),  # noqa: B008  frozen
     emulated: str | None = None,
     policy: str = "",
 ) -> RunInfo:
     """Make the folder of a new run below `parent`."""
-    known = config or RunConfig()
-    telemetry = known.telemetry.folder
+    telemetry = config.telemetry.folder
     now = datetime.now().astimezone()
     plain = re.sub(r"[^\w.-]+", "-", application).strip("-.") or "run"  # Hadoop's paths cannot hold a colon
-    umask = known.execution.umask
+    umask = config.execution.umask
     folder = _new_folder(parent, f"{plain}-{now:%Y%m%d-%H%M%S}", umask)
     info = RunInfo(
         run=folder.name,
         application=application,
-        master=_master(known),
+        master=_master(config),
         emulated=emulated,
         policy=policy,
         started=now,
@@ -286,7 +280,7 @@ def record_resume(info: RunInfo, config: RunConfig, policy: str) -> RunInfo:
     )
     umask = config.execution.umask
     with suppress(PermissionError):  # it may be another user's, who lets this one write to it
-        info.path.chmod(0o777 & ~umask)  # an earlier version, or another setting, may have let others read it
+        info.path.chmod(0o777 & ~umask)  # with another setting, others could read it
     for part in (info.telemetry_path, info.output_path):
         _make(part, umask, exist_ok=True)
     write_info(info)

@@ -7,7 +7,9 @@ between turns, while the task is suspended and all others run. The shell writes 
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from os.path import join
 from typing import Protocol
+from zlib import crc32
 
 import msgspec
 
@@ -17,8 +19,8 @@ from penstock.runtime.protocol import worker_messages
 from penstock.runtime.protocol.controller_messages import StateLocation
 from penstock.runtime.protocol.frames import BARRIER, MarkerBody
 from penstock.runtime.protocol.worker_messages import TaskEntry
-from penstock.runtime.storage.checkpoints import TaskState, checksum, folder_of, pack_state, read, unpack_state
-from penstock.runtime.storage.disk import Disk, StorageJob, below
+from penstock.runtime.storage.checkpoints import TaskState, folder_of, pack_state, read, unpack_state
+from penstock.runtime.storage.disk import Disk, StorageJob
 from penstock.runtime.worker.input import InChannel
 from penstock.runtime.worker.routing import TaskDirectory
 from penstock.runtime.worker.running_task import RunningTask
@@ -182,7 +184,7 @@ class Checkpointer:
             return
         self._written = True
         file = f"w{self._directory.me}.e{epoch}"
-        path = below(folder_of(self._folder, number), file)
+        path = join(folder_of(self._folder, number), file)
         states = [state for _, state in sorted(self._saved.items())]
         self._saved = {}
 
@@ -206,7 +208,7 @@ def _laid_out(states: list[tuple[TaskEntry, list[Piece]]]) -> tuple[int, tuple[T
     for entry, packed in states:
         total = 0
         for piece in packed:
-            total = checksum(piece, total)
+            total = crc32(piece, total)
         entries.append(msgspec.structs.replace(entry, offset=size, checksum=total))
         size += entry.size
     return size, tuple(entries)
@@ -233,6 +235,6 @@ def _read_states(disk: Disk, folder: str, locations: tuple[StateLocation, ...]) 
     """Read the states of tasks; reject damaged ones."""
     states: States = {}
     for location in locations:
-        path = below(folder, location.file)
+        path = join(folder, location.file)
         states[location.task] = unpack_state(read(disk, path, location.offset, location.size, location.checksum), path)
     return states

@@ -82,10 +82,8 @@ class HeartbeatThread(threading.Thread):
                 watch.update(connection)
             for _ in watch.wait(max(0.0, due - time.monotonic())):
                 for frame in connection.read():
-                    self._receive(controller_messages.decode_command(frame))
+                    command = controller_messages.decode_command(frame)
+                    if isinstance(command, controller_messages.RenewLease):
+                        self._worker.renew_lease(command.at + self._lease_s)
                 connection.flush()
                 watch.update(connection)
-
-    def _receive(self, command: controller_messages.Command) -> None:
-        if isinstance(command, controller_messages.RenewLease):
-            self._worker.renew_lease(command.at + self._lease_s)

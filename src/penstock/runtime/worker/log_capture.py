@@ -61,7 +61,8 @@ class LogCapture:
 
     def flush(self) -> None:
         """Add the last printed line if it has no end of line."""
-        self._stdout.flush_line()
+        if self._stdout.partial:
+            self._stdout.write("\n")
 
 
 class _Handler(logging.Handler):
@@ -80,14 +81,10 @@ class _Stdout(TextIOBase):
     def __init__(self, capture: LogCapture) -> None:
         super().__init__()
         self._capture = capture
-        self._partial = ""
+        self.partial = ""
 
     def write(self, text: str) -> int:
-        *lines, self._partial = (self._partial + text).split("\n")
+        *lines, self.partial = (self.partial + text).split("\n")
         for line in lines:
             self._capture.add("info", line)
         return len(text)
-
-    def flush_line(self) -> None:
-        if self._partial:
-            self.write("\n")

@@ -558,10 +558,6 @@ class OutQueue:
         lanes = tuple(lane.save(encoded, self.stream, self.source) for lane in self.lanes)
         return QueueState(self.stream, self.turn, _encoded(Batch(self.values, self.marks), encoded), lanes)
 
-    def restore_turn(self, turn: int) -> None:
-        """Restore the next lane in turn."""
-        self.turn = turn
-
     def load(self, state: QueueState, decode: Callable[["OutQueue", Waiting], Batch]) -> None:
         """Restore its state."""
         self.turn = state.turn

@@ -433,7 +433,7 @@ class Task:
         self.counted = self._progressed = self._marked = state.counted
         self.inbox.end_channels(state.ended_inputs)
         for queue, turn in zip(self.queues, state.turns, strict=True):
-            queue.restore_turn(turn)
+            queue.turn = turn
 
     def assign_files(self, checkpoint: int) -> tuple[Pending, ...]:
         """Assign the files that are in no checkpoint yet to one; return all files to publish."""

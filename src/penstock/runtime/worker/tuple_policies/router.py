@@ -37,20 +37,13 @@ SHORTEST_S = 1e-7  # minimum processing time of a tuple: the resolution of clock
 PATIENCE = 100  # slots for which a policy may hold all waiting tuples of a queue
 
 
-class Scheduler(Protocol):
+class _Scheduler(Protocol):
     """The part of `TaskExecution` that provides the time and the send budget of the machine."""
 
-    def now(self) -> float:
-        """Return the time."""
-
-    def call_at(self, when: float, step: Callable[[float], None]) -> None:
-        """Call a function at a time, or in the next turn after it."""
-
-    def send_budget(self, seconds: float) -> tuple[float, float]:
-        """Return how many bytes may leave the machine now, and when to ask again if there are none."""
-
-    def wake(self, task: Task) -> None:
-        """Note that the out-queues of a task may have room."""
+    def now(self) -> float: ...
+    def call_at(self, when: float, step: Callable[[float], None]) -> None: ...
+    def send_budget(self, seconds: float) -> tuple[float, float]: ...
+    def wake(self, task: Task) -> None: ...
 
 
 class PolicyContext(NamedTuple):
@@ -58,7 +51,7 @@ class PolicyContext(NamedTuple):
 
     layout: Layout
     directory: TaskDirectory
-    scheduler: Scheduler
+    scheduler: _Scheduler
     seed: tuple[int, int]  # of the run, and the epoch
     pump: Callable[[Task], None]  # send all sendable tuples of a task's out-queues
     grant: Callable[[Task, InChannel], None]  # give credit to a channel's sender
