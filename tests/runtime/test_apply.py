@@ -18,6 +18,7 @@ from penstock.model.placement import Placement
 from penstock.model.plan import Plan, PlannedRoute, to_plan
 from penstock.model.telemetry import RecordKind
 from penstock.model.tuples import TuplePolicies
+from penstock.runtime.config import RunConfig
 from penstock.runtime.controller.process import Driver
 from penstock.runtime.controller.run_spec import routes_of
 from penstock.runtime.handle import LogLine
@@ -55,6 +56,7 @@ def run_of(cluster: TestCluster, machines: Cluster, folder: Path, stack: ExitSta
         started=datetime(2026, 1, 1),
         pid=1,
         version="",
+        config=RunConfig(),
         folder=str(folder),
     )
     run = Run(cluster.layout, info, cast(Driver, Stepped(cluster)), cast(SlotJobs, None), machines, stack)

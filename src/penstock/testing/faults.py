@@ -173,7 +173,7 @@ def _slow_line(cluster: FaultyCluster, process: WorkerProcess) -> bool:
     return True
 
 
-_FAULTS = {
+_FAULTS: dict[str, Callable[[FaultyCluster, WorkerProcess], bool]] = {
     "crash": _crash,
     "vanish": _vanish,
     "pause": _pause,
@@ -278,7 +278,7 @@ def _listens(driver: DriverProcess) -> bool:
     return driver.alive and not driver.paused
 
 
-_CHANGES = {
+_CHANGES: dict[str, Callable[[FaultyCluster], bool]] = {
     "driver": _driver,
     "pause driver": _pause_driver,
     "full disk": _full_disk,

@@ -203,7 +203,7 @@ class _Times:
     def seek(self, position: Any) -> float:
         """Continue after a position, and return the ratio of the speeds."""
         self.first, base, latest, speed = position
-        faster = self.speed / speed
+        faster: float = self.speed / speed
         self.base, self.latest = base / faster, latest / faster
         return faster
 
