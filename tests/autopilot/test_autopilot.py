@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
+from penstock.autopilot.autopilot import RESTORES, Autopilot, AutopilotSettings
 from penstock.autopilot.control_target import Reading, TargetEnded
 from penstock.autopilot.guard import Guard
 from penstock.autopilot.ledger import LEDGER, Decision, DecisionOutcome, Inputs, Ledger, Swap, TaskMove, read_ledger
@@ -280,6 +280,7 @@ def test_decides_nothing_while_a_rollback_is_stuck() -> None:
     assert found.verdict == "stuck"
     assert "rollback incomplete, retrying: move: no task would go" in found.outcome.note
     assert any(": stuck, " in line for line in heard)
+    assert sum("not all tasks could be rolled back" in line for line in heard) == RESTORES
     assert target.placed != START
     until = target.now() + 2.0
     assert loop.step(until) is None

@@ -56,8 +56,8 @@ def test_does_not_act_if_moves_cost_more_than_they_gain() -> None:
 
 def test_rests_longer_after_every_setback_up_to_a_limit() -> None:
     guard = Guard(cool_down_s=10.0)
-    assert [guard.rest_s(n) for n in (0, 1, 2, 3)] == [10.0, 20.0, 40.0, 80.0]
-    assert guard.rest_s(100) == 10.0 * 2**MOST_DOUBLINGS
+    assert [guard.pause_s(n) for n in (0, 1, 2, 3)] == [10.0, 20.0, 40.0, 80.0]
+    assert guard.pause_s(100) == 10.0 * 2**MOST_DOUBLINGS
 
 
 def test_refuses_limits_that_make_no_sense() -> None:

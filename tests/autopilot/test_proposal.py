@@ -54,8 +54,8 @@ def test_a_plan_of_too_many_moves_is_cut_to_the_best_of_them() -> None:
 
 
 def test_keeps_tasks_off_machines_that_do_not_respond() -> None:
-    gone = [Reading(at=1.0, seconds=1.0, count=9, mean_s=0.1, gone=("m0",))]
-    found = propose_with_policy(APPLICATION, CLUSTER, inputs(readings=gone))
+    unreachable = [Reading(at=1.0, seconds=1.0, count=9, mean_s=0.1, unreachable=("m0",))]
+    found = propose_with_policy(APPLICATION, CLUSTER, inputs(readings=unreachable))
     assert all(not move.after.startswith("m0/") for move in found.moves)
 
 

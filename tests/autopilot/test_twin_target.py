@@ -46,14 +46,14 @@ def test_a_reading_shows_failed_machines_and_disturbances() -> None:
     made.fail("m1")
     made.wait(2.0)
     failed = made.reading()
-    assert (failed.gone, failed.steady, failed.epoch) == (("m1",), False, 1)
+    assert (failed.unreachable, failed.steady, failed.epoch) == (("m1",), False, 1)
     made.wait(2.0)
     down = made.reading()
-    assert (down.gone, down.steady) == (("m1",), True)
+    assert (down.unreachable, down.steady) == (("m1",), True)
     made.restore("m1")
     made.wait(2.0)
     back = made.reading()
-    assert (back.gone, back.steady, back.epoch) == ((), False, 2)
+    assert (back.unreachable, back.steady, back.epoch) == ((), False, 2)
 
 
 def test_a_source_that_may_not_give_is_blocked_for_a_share_of_the_time() -> None:

@@ -81,7 +81,7 @@ class Autopilot:
         self._opening: Opening | None = None
         self._recent: deque[Reading] = deque(maxlen=self.guard.readings)
         self._empty = 0  # consecutive readings without a latency
-        self._rested_at = 0.0
+        self._ready_at = 0.0
         self._setbacks = 0  # consecutive changes that were rolled back
         self._anchor: Anchor | None = None
         self._pending: PendingRollback | None = None  # a rollback that has not succeeded yet
@@ -97,8 +97,8 @@ class Autopilot:
 
     def swap(self, policy: str | None, shadow: bool | None = None, model: str | None = None) -> None:
         """Change the settings from the next decision on. policy None: off; shadow or model None: unchanged."""
-        told = {"shadow": shadow, "model": model}
-        changes = {name: value for name, value in told.items() if value is not None}
+        named = {"shadow": shadow, "model": model}
+        changes = {name: value for name, value in named.items() if value is not None}
         with self._lock:
             self._settings = now = msgspec.structs.replace(self._settings, policy=policy, **changes)
         self.ledger.append(Swap(at=self._target.now(), policy=now.policy, shadow=now.shadow, model=now.model))
@@ -131,7 +131,7 @@ class Autopilot:
             verdict = "void" if find_conflict else "shadow" if decision.acts else "held"
             now = self._target.now()
             episode.outcome = DecisionOutcome(number=decision.number, at=now, verdict=verdict, note=find_conflict)
-        self._close(episode.outcome, decision, rests=not find_conflict)
+        self._close(episode.outcome, decision, cools_down=not find_conflict)
         self._report(describe_episode(episode))
         return episode
 
@@ -160,9 +160,9 @@ class Autopilot:
             now = self._target.now()
             settings = self.settings
             if self._pending is None:
-                rest = self._rested_at - now
-                self.state = "observing" if rest <= 0 else f"cooling down for {rest:.0f} s"
-                if settings.policy is not None and rest <= 0 and self._is_ready(now):
+                remaining = self._ready_at - now
+                self.state = "observing" if remaining <= 0 else f"cooling down for {remaining:.0f} s"
+                if settings.policy is not None and remaining <= 0 and self._is_ready(now):
                     return settings
             if until is not None and now >= until:
                 return None
@@ -176,7 +176,7 @@ class Autopilot:
         if len(self._recent) < self.guard.readings:
             return False
         upset = self._recovery_s is not None and fmean(mean_latencies(self._recent)) > self._recovery_s
-        return not upset or now >= self._rested_at + self.guard.measuring_s
+        return not upset or now >= self._ready_at + self.guard.measuring_s
 
     def _read(self, written: bool = True) -> Reading:
         self._target.wait(self.guard.interval_s)
@@ -329,7 +329,7 @@ class Autopilot:
             problem = self._mover.restore_tasks(decision)
             if not problem:
                 break
-                self._report(f"decision {decision.number}: not all tasks could be rolled back: {problem}")
+            self._report(f"decision {decision.number}: not all tasks could be rolled back: {problem}")
             self._target.wait(self.guard.interval_s)
         now = self._target.now()
         outcome = msgspec.structs.replace(outcome, at=now, in_force_s=now - began)
@@ -353,8 +353,8 @@ class Autopilot:
         self._close(outcome, decision)
         self._report(f"decision {decision.number}: finally {outcome.verdict}; {outcome.note}")
 
-    def _close(self, outcome: DecisionOutcome, decision: Decision, rests: bool = True) -> None:
-        """Record an outcome and set the time of the next decision; without `rests`, at the next readings."""
+    def _close(self, outcome: DecisionOutcome, decision: Decision, cools_down: bool = True) -> None:
+        """Record an outcome and set the time of the next decision; without `cools_down`, at the next readings."""
         anchor = self._anchor or Anchor(decision.before_s, decision.bound_s)
         if outcome.verdict == "kept":
             assert outcome.realised_s is not None, "only a measured change is kept"
@@ -370,8 +370,8 @@ class Autopilot:
         if outcome.verdict not in ("held", "shadow"):
             self._recent.clear()  # they belong to another placement
             self._recent.extend(outcome.readings if outcome.verdict == "kept" else [])
-        if rests:
-            self._rested_at = self._target.now() + self.guard.rest_s(self._setbacks)
+        if cools_down:
+            self._ready_at = self._target.now() + self.guard.pause_s(self._setbacks)
         if self.last is not None and self.last.decision.number == outcome.number:
             self.last.outcome = outcome
         self.ledger.append(outcome)

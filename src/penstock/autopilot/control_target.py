@@ -38,7 +38,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     blocked: float = 0.0  # maximum over source tasks of the share of time in which they were blocked
     epoch: int = 0  # changes when the target has failed, recovered or lost a machine
     steady: bool = True  # it ran all the time, and no task moved
-    gone: tuple[str, ...] = ()  # machines that do not respond
+    unreachable: tuple[str, ...] = ()  # machines that do not respond
 
 
 def make_reading(
@@ -67,7 +67,7 @@ def make_reading(
         blocked=max((source.blocked for source in sources), default=0.0),
         epoch=status.epoch,
         steady=status.phase == "running" and not moved,
-        gone=tuple(machine.name for machine in status.machines if not machine.alive),
+        unreachable=tuple(machine.name for machine in status.machines if not machine.alive),
     )
 
 

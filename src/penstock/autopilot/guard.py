@@ -89,7 +89,7 @@ class Guard(Entity, frozen=True):
             return f"moves cost {1e3 * cost_s:.3g} ms per tuple, more than the predicted {1e3 * gain * before_s:.3g} ms"
         return ""
 
-    def rest_s(self, setbacks: int) -> float:
+    def pause_s(self, setbacks: int) -> float:
         """Return the cool-down after a number of consecutive rollbacks."""
         return float(self.cool_down_s * 2 ** min(setbacks, MOST_DOUBLINGS))
 

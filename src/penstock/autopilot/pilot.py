@@ -63,11 +63,11 @@ class Pilot:
             was = self._settings
             return PilotStatus(policy=None, shadow=was.shadow, state=self._problem or "off", model=was.model)
         settings, last = autopilot.settings, autopilot.last
-        told = settings.policy is not None or autopilot.acting  # a change in progress is completed before it is off
+        on = settings.policy is not None or autopilot.acting  # a change in progress is completed before it is off
         return PilotStatus(
             policy=None if self._problem else settings.policy,
             shadow=settings.shadow,
-            state=self._problem or (autopilot.state if told else "off"),
+            state=self._problem or (autopilot.state if on else "off"),
             decisions=autopilot.ledger.next_number - 1,
             last="" if last is None else last.verdict,
             model=settings.model,

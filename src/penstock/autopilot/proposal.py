@@ -58,7 +58,7 @@ def propose_with_policy(application: Application, cluster: Cluster, inputs: Inpu
     evaluate = planner.view.evaluate
     assert evaluate is not None, "a planner's view always has one"
     uneven = planner.latency is not None and bool(_seen(inputs))
-    wanted = _without_gone(asked, now, cluster, inputs)
+    wanted = _avoid_unreachable(asked, now, cluster, inputs)
     near = find_nearest(planner.view, evaluate, now, wanted, loss=1 - ENOUGH if uneven else 0.0)
     stops = order_moves(evaluate, now, near, inputs.guard.max_moves)
     chosen = choose_waypoint(stops)
@@ -67,11 +67,11 @@ def propose_with_policy(application: Application, cluster: Cluster, inputs: Inpu
     reached[moves] = near[moves]
     names = list(inputs.placement)
     whole = float(evaluate(asked[None].astype(np.int32))[0])
-    ways = [Waypoint(tuple(np.flatnonzero(asked != now)), whole), *stops[1:]]
+    waypoints = [Waypoint(tuple(np.flatnonzero(asked != now)), whole), *stops[1:]]
     alternatives = [_alternative("stay", Waypoint((), stops[0].score), stops[0], planner, chosen)]
     alternatives += [
-        _alternative(inputs.policy if stop is ways[0] else "best part", stop, stops[0], planner, chosen)
-        for stop in ways
+        _alternative(inputs.policy if stop is waypoints[0] else "best part", stop, stops[0], planner, chosen)
+        for stop in waypoints
     ]
     return Proposal(
         moves=[TaskMove(names[t], cluster.slot_names[now[t]], cluster.slot_names[near[t]]) for t in moves],
@@ -202,10 +202,10 @@ def _untrained(planner: Planner, placed: Ints) -> str:
     return f"though a feature is {predicted.excess:.0%} beyond the models' training data"
 
 
-def _without_gone(wanted: Ints, now: Ints, cluster: Cluster, inputs: Inputs) -> Ints:
+def _avoid_unreachable(wanted: Ints, now: Ints, cluster: Cluster, inputs: Inputs) -> Ints:
     """Leave tasks in place that would move to machines that do not respond."""
-    gone = set(inputs.readings[-1].gone) if inputs.readings else set()
-    lost = [machine_of(slot) in gone for slot in cluster.slot_names]
+    unreachable = set(inputs.readings[-1].unreachable) if inputs.readings else set()
+    lost = [machine_of(slot) in unreachable for slot in cluster.slot_names]
     return np.where(np.array(lost)[wanted], now, wanted)
 
 

@@ -25,7 +25,7 @@ class TwinTarget:
         self._counts = TaskCounts()
         self._counts.take(run.now, self._so_far())
         self._epoch = 0
-        self._gone: set[str] = set()
+        self._unreachable: set[str] = set()
         self._disturbed = False  # since the last reading
         sources = {component.name for component in twin.application.sources}
         self._sources = [task for task, name in enumerate(self._names) if name.rpartition("[")[0] in sources]
@@ -53,9 +53,9 @@ class TwinTarget:
         """Return the measurements since the last reading."""
         spans, self._unread = self._unread, []
         steady, self._disturbed = not self._disturbed, False
-        gone = tuple(sorted(self._gone))
+        unreachable = tuple(sorted(self._unreachable))
         if not spans:
-            return Reading(at=self.now(), seconds=0.0, epoch=self._epoch, steady=steady, gone=gone)
+            return Reading(at=self.now(), seconds=0.0, epoch=self._epoch, steady=steady, unreachable=unreachable)
         last, seconds = spans[-1], sum(span.seconds for span in spans)
         self._processed += np.sum([span.processed for span in spans], axis=0)
         latencies = np.concatenate([span.latencies for span in spans])
@@ -73,7 +73,7 @@ class TwinTarget:
             blocked=float(np.sum([span.blocked_s for span in spans], axis=0)[self._sources].max()) / seconds,
             epoch=self._epoch,
             steady=steady,
-            gone=gone,
+            unreachable=unreachable,
         )
 
     def apply(self, plan: Plan) -> list[MovedTask]:
@@ -89,13 +89,13 @@ class TwinTarget:
     def fail(self, machine: str) -> None:
         """Fail a machine."""
         self._run.fail(machine)
-        self._gone.add(machine)
+        self._unreachable.add(machine)
         self._epoch, self._disturbed = self._epoch + 1, True
 
     def restore(self, machine: str) -> None:
         """Restore a machine."""
         self._run.restore(machine)
-        self._gone.discard(machine)
+        self._unreachable.discard(machine)
         self._epoch, self._disturbed = self._epoch + 1, True
 
     def scale(self, factor: float) -> None:

@@ -227,7 +227,7 @@ class ControlServer:
         info = load(handle.folder)
         self.info = msgspec.structs.replace(info, pid=os.getpid(), socket=str(self.path))
         write_info(self.info)
-        handle.on_log(self._hear)
+        handle.on_log(self._add_line)
         self._thread = Thread(target=self._accept, name="penstock control", daemon=True)
         self._thread.start()
 
@@ -257,7 +257,7 @@ class ControlServer:
         shutil.rmtree(self.path.parent, ignore_errors=True)
         self.info = mark_ended(self.info)
 
-    def _hear(self, line: LogLine) -> None:
+    def _add_line(self, line: LogLine) -> None:
         with self._lock:
             self._lines.append(line)
             self._count += 1

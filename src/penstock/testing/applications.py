@@ -19,8 +19,8 @@ from penstock.runtime.storage.disk import Disk
 
 Row = tuple[Any, ...]
 Rows = dict[Any, list[Row]]  # by group
-Given = Mapping[str, int]  # source task -> tuples that it has emitted
-Expected = Callable[[Given, bool], Rows]  # bool: whether all tasks have ended
+Emitted = Mapping[str, int]  # source task -> tuples that it has emitted
+Expected = Callable[[Emitted, bool], Rows]  # bool: whether all tasks have ended
 REST_S = 0.012  # between the tuples that a source emits together
 MOST = 4  # emitted together
 DELAY_S = 0.02
@@ -249,7 +249,7 @@ class Delay(Operator[tuple[str, int], tuple[str, int]]):
         self._waiting = state
 
 
-class Known(NamedTuple):
+class KnownApplication(NamedTuple):
     """An application and its expected output."""
 
     name: str
@@ -306,7 +306,7 @@ def _key(row: Row) -> Any:
     return row[0]
 
 
-def _pairs(make: Callable[[int, int], tuple[str, int]], given: Given) -> list[tuple[str, int]]:
+def _pairs(make: Callable[[int, int], tuple[str, int]], given: Emitted) -> list[tuple[str, int]]:
     """Return the pairs that the source tasks have emitted, those of one task in order."""
     return [make(task, number) for task, count in enumerate(given.values()) for number in range(count)]
 
@@ -337,7 +337,7 @@ def _sum(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
     totals = flow.operator("total", Total, more.fields(0), parallelism=2, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), totals, parallelism=2)
 
-    def expected(given: Given, ended: bool) -> Rows:
+    def expected(given: Emitted, ended: bool) -> Rows:
         rows: Rows = {}
         for key, number in map(plus_one, _pairs(shared_keys, given)) if ended else ():
             _, count, total = rows.get(key, [(key, 0, 0)])[0]
@@ -353,7 +353,7 @@ def _fork(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
     met = flow.operator("meet", Meet, lefts.fields(1), rights.fields(1), parallelism=2, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), met.to_first())
 
-    def expected(given: Given, _: bool) -> Rows:
+    def expected(given: Emitted, _: bool) -> Rows:
         pairs = _pairs(shared_keys, given)
         sides = [(f"left/{key}/list", 0) for key, _ in pairs]
         return _counted(sides + [(f"right/{pair[0]}/list", 0) for pair in pairs if is_even(pair)], numbers=False)
@@ -365,7 +365,7 @@ def _all(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
     seen = flow.operator("tally", Tally, numbers.all(), parallelism=3, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), seen.fields(0), parallelism=2)
 
-    def expected(given: Given, _: bool) -> Rows:
+    def expected(given: Emitted, _: bool) -> Rows:
         rows: Rows = {}
         for key, number in _pairs(own_keys, given):
             for task in range(3):
@@ -402,12 +402,12 @@ NAMES = tuple(_MADE)
 
 
 @cache
-def known_application(name: str, count: int) -> Known:
+def known_application(name: str, count: int) -> KnownApplication:
     """Return an application whose source tasks emit `count` tuples each; created once and reused."""
-    rest, make = _MADE[name]
+    build, make = _MADE[name]
     flow, place = Dataflow(name), Environment()
     numbers = flow.source("numbers", lambda: Numbers(make, count, place), parallelism=2, emits=tuple[str, int])
-    expected = rest(flow, place, numbers)
+    expected = build(flow, place, numbers)
     layout = Layout(flow)
     sources = {layout.names[task]: count for task in layout.tasks("numbers")}
-    return Known(name, layout, place, sources, expected, _key, prompt=name != "delayed")
+    return KnownApplication(name, layout, place, sources, expected, _key, prompt=name != "delayed")

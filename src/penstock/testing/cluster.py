@@ -214,7 +214,7 @@ class TestCluster:
             self.controller.checkpointing.request(self.clock())
             self.controller.tick(self.clock())
             self._take_commands()
-            for sender, receiver in [way for way in self._wires if way[0] == CONTROLLER]:
+            for sender, receiver in [wire for wire in self._wires if wire[0] == CONTROLLER]:
                 while (sender, receiver) in self._wires:
                     self._deliver(sender, receiver)
                 self._awake[receiver] = None
@@ -341,9 +341,9 @@ class TestCluster:
 
     def _deliver(self, sender: int, receiver: int) -> bool:
         """Deliver the first message in transit between two parties, and mark the receiver as having work."""
-        way = self._wires[sender, receiver]
-        arrived = way.popleft()
-        if not way:
+        wire = self._wires[sender, receiver]
+        arrived = wire.popleft()
+        if not wire:
             del self._wires[sender, receiver]
         if sender == CONTROLLER:
             self.workers[receiver].command(controller_messages.decode_command(arrived))
@@ -384,10 +384,10 @@ class TestCluster:
         self.records += worker.take_records()
 
     def _put(self, sender: int, receiver: int, message: bytes) -> None:
-        way = self._wires.get((sender, receiver))
-        if way is None:
-            way = self._wires[sender, receiver] = deque()
-        way.append(message)
+        wire = self._wires.get((sender, receiver))
+        if wire is None:
+            wire = self._wires[sender, receiver] = deque()
+        wire.append(message)
 
     def _raise(self) -> None:
         if self.controller.phase == "failed":

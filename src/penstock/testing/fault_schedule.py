@@ -38,8 +38,8 @@ LABELS = (
 TUPLES = ((0.6, 30), (1.2, 18), (1.8, 12), (2.4, 10), (math.inf, 8))
 CHECKPOINTS = "/run/checkpoints"
 LEAST = 200  # minimum number of events of a schedule, before which no source ends
-LONELY = 0.6  # messages per tuple, below which
-RULED = 0.5  # fraction of schedules that start with tuple policies
+FEW_MESSAGES = 0.6  # messages per tuple, below which
+WITH_POLICIES = 0.5  # fraction of schedules that start with tuple policies
 
 
 @dataclass
@@ -91,13 +91,15 @@ def draw_schedule(seed: int) -> FaultSchedule:
         placement,
         window=window,
         in_flight=rng.choice((0, 0, 0, 3)),
-        checkpoint_s=rng.choice((0.008, 0.02, 0.05)) if busy > LONELY else 0.004,
+        checkpoint_s=rng.choice((0.008, 0.02, 0.05)) if busy > FEW_MESSAGES else 0.004,
         delay_s=rng.choice((0.0002, 0.0006, 0.002)),
         disk_s=rng.choice((0.0005, 0.002)),
         lease_s=rng.choice((0.3, 0.4)),
         replace_s=rng.choice((0.05, 0.2)),
-        faults=_faults(rng) + _switches(ruled := random.Random(f"{seed} policies")),  # noqa: S311
-        policies=drawn_policies(ruled, layout.application) if ruled.random() < RULED else TuplePolicies(),
+        faults=_faults(rng) + _switches(policy_rng := random.Random(f"{seed} policies")),  # noqa: S311
+        policies=drawn_policies(policy_rng, layout.application)
+        if policy_rng.random() < WITH_POLICIES
+        else TuplePolicies(),
     )
 
 
@@ -125,9 +127,9 @@ def _busy(layout: Layout, placement: tuple[str, ...], window: int) -> float:
     hosts = [slot.partition("/")[0] for slot in placement]
     messages = 0.0
     for stream in layout.streams:
-        ways = [(a, b) for a in layout.tasks(stream.source) for b in layout.targets(stream, a)]
+        channels = [(a, b) for a in layout.tasks(stream.source) for b in layout.targets(stream, a)]
         copies = len(layout.tasks(stream.target)) if stream.outlet.grouping is Grouping.ALL else 1
-        messages += copies * sum(hosts[a] != hosts[b] for a, b in ways) / len(ways)
+        messages += copies * sum(hosts[a] != hosts[b] for a, b in channels) / len(channels)
     return messages * (1 + 1 / window)
 
 

@@ -65,13 +65,13 @@ class FaultyCluster(SimulatedCluster):
         self.count(f"* {fault.kind}" + (f" at {fault.label}" if fault.label else ""))
         change = _CHANGES.get(fault.kind)
         if change is not None:
-            struck = change(self)
+            applied = change(self)
         else:
             living = [one for one in self.by_port.values() if one.alive and one.driver is self.driver]
             if fault.near and isinstance(near, WorkerProcess) and near.alive:
                 living = [near]
-            struck = bool(living) and _FAULTS[fault.kind](self, self.rng.choice(living))
-        self.counts[fault.kind] += struck
+            applied = bool(living) and _FAULTS[fault.kind](self, self.rng.choice(living))
+        self.counts[fault.kind] += applied
 
 
 def _crash(cluster: FaultyCluster, process: WorkerProcess) -> bool:

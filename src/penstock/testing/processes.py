@@ -68,9 +68,9 @@ class WorkerProcess(SimulatedProcess):
         self.half_open = False  # the driver has not yet noticed that its connection is cut
         self.heart_has_ended = False  # as known to the driver
         self.driver = driver
-        self.up = SimulatedLine(self, driver, partial(driver.hear, self), simulation.slowness())
+        self.up = SimulatedLine(self, driver, partial(driver.receive, self), simulation.slowness())
         self.down = SimulatedLine(driver, self, self.command, simulation.slowness())
-        self.beats = SimulatedLine(self, driver, partial(self.driver.hear_beat, self), simulation.slowness())
+        self.beats = SimulatedLine(self, driver, partial(self.driver.receive_beat, self), simulation.slowness())
         self.pulses = SimulatedLine(driver, self, self.worker.command, simulation.slowness())
         simulation.send(self.up, worker_messages.Register(site.name, "simulated", port, port))
 
@@ -228,19 +228,19 @@ class WorkerProcess(SimulatedProcess):
         if isinstance(command, controller_messages.Assign):
             self._begin(command)
         elif isinstance(command, controller_messages.Peers):
-            self._meet(command.peers)
+            self._update_peers(command.peers)
         self.worker.command(command)
         self.wake_soon()
 
     def _begin(self, assign: controller_messages.Assign) -> None:
         self.lost.clear()
-        self._meet(assign.peers)
+        self._update_peers(assign.peers)
         if not self.lease_s:
             self.lease_s = assign.config.recovery.lease_s
             self.worker.start_lease(self.clock() + assign.config.recovery.lease_s)
             self.simulation.after(0.0, self.beat, None)
 
-    def _meet(self, peers: tuple[controller_messages.Peer, ...]) -> None:
+    def _update_peers(self, peers: tuple[controller_messages.Peer, ...]) -> None:
         """Close the lines to workers that are no longer peers."""
         before, self.peers = self.peers, peers
         self.lost = {n for n in self.lost if n < len(before) and before[n] == peers[n]}
@@ -265,7 +265,7 @@ class WorkerProcess(SimulatedProcess):
         simulation = self.simulation
         self.beats.cut()
         self.pulses.cut()
-        self.beats = SimulatedLine(self, self.driver, partial(self.driver.hear_beat, self), simulation.slowness())
+        self.beats = SimulatedLine(self, self.driver, partial(self.driver.receive_beat, self), simulation.slowness())
         self.pulses = SimulatedLine(self.driver, self, self.worker.command, simulation.slowness())
         self.beats.clear_at = simulation.now + BEAT_S
 
@@ -294,7 +294,7 @@ class DriverProcess(SimulatedProcess):
         self.workers: dict[int, WorkerProcess] = {}
         self.tick_at = math.inf
 
-    def hear(self, process: WorkerProcess, message: worker_messages.WorkerMessage) -> None:
+    def receive(self, process: WorkerProcess, message: worker_messages.WorkerMessage) -> None:
         """Handle a worker's message."""
         controller, now = self.controller, self.simulation.now
         self._cluster.reached(type(message).__name__, process)
@@ -312,7 +312,7 @@ class DriverProcess(SimulatedProcess):
             controller.receive(process.number, message, now)
         self.serve()
 
-    def hear_beat(self, process: WorkerProcess, beat: worker_messages.Heartbeat) -> None:
+    def receive_beat(self, process: WorkerProcess, beat: worker_messages.Heartbeat) -> None:
         """Handle a heartbeat, and renew the lease of a worker that is a member."""
         if self.workers.get(process.number) is process:
             self.controller.receive(process.number, beat, self.simulation.now)

@@ -11,7 +11,7 @@ from collections import Counter
 from penstock.runtime.protocol import worker_messages
 from penstock.runtime.storage import checkpoints
 from penstock.runtime.worker.input import BrokenProtocol
-from penstock.testing.applications import Known, Rows, visible_rows
+from penstock.testing.applications import KnownApplication, Rows, visible_rows
 from penstock.testing.disk import MemoryDisk
 
 
@@ -22,7 +22,7 @@ class Violation(AssertionError):
 class Promises:
     """The guarantees of one run, checked on a disk."""
 
-    def __init__(self, known: Known, disk: MemoryDisk, folder: str, checkpoints: str) -> None:
+    def __init__(self, known: KnownApplication, disk: MemoryDisk, folder: str, checkpoints: str) -> None:
         self._known = known
         self._disk = disk
         self._folder = folder

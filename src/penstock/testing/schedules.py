@@ -152,12 +152,12 @@ def main(
         raise typer.BadParameter(f"no bug is named {bug!r}; there are {', '.join(BUGS)}")
     if replayed is not None:
         raise typer.Exit(replay_schedule(replayed, bug))
-    totals, told = Totals(), time.monotonic()
-    began = told
+    totals, printed = Totals(), time.monotonic()
+    began = printed
     for totals in run_all(range(seed, seed + schedules), processes or os.cpu_count() or 1, bug, seconds):
         now = time.monotonic()
-        if now - told >= PROGRESS_S:
-            told = now
+        if now - printed >= PROGRESS_S:
+            printed = now
             rate = totals.schedules / (now - began)
             print(
                 f"{totals.schedules} of {schedules}, {rate:.0f} per second, failures {len(totals.failures)}", flush=True

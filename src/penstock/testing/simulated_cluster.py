@@ -139,7 +139,7 @@ class SimulatedCluster(Simulation):
         process.alive = False
         process.tear()
         self._end_lines(process, noisy, whole=self.rng.random() < 0.5)
-        self._come_back(process, back)
+        self._schedule_replacement(process, back)
 
     def ended(self, process: WorkerProcess) -> None:
         """Replace a worker that has ended by itself."""
@@ -149,7 +149,7 @@ class SimulatedCluster(Simulation):
         process.jobs.clear()
         self.count(f"{process.name} ends")
         self._end_lines(process, noisy=True, whole=True)
-        self._come_back(process, "soon")
+        self._schedule_replacement(process, "soon")
 
     def _end_lines(self, process: WorkerProcess, noisy: bool, whole: bool) -> None:
         """Notify the other ends of a process's lines that it has ended."""
@@ -178,7 +178,7 @@ class SimulatedCluster(Simulation):
         else:
             self.after(self.rng.uniform(0.5, 2.0), process.driver.lose, process)
 
-    def _come_back(self, process: WorkerProcess, back: str) -> None:
+    def _schedule_replacement(self, process: WorkerProcess, back: str) -> None:
         if self.processes.get(process.site.name) is not process:
             return
         if back == "never" and self.driver.controller.phase != "starting":
@@ -207,7 +207,7 @@ class SimulatedCluster(Simulation):
 
     def take_for_lost(self, process: WorkerProcess) -> None:
         """Replace a process that is still running, as Spark does when it has lost the executor."""
-        self._come_back(process, "soon")
+        self._schedule_replacement(process, "soon")
 
     def fill_disk(self, seconds: float) -> None:
         """Make the disk full for a while."""

@@ -84,7 +84,7 @@ def _guaranteed(book: Book, request: AdmissionRequest, wanted: float, room: Free
     for _ in range(request.paths):
         found = next_path(request, tight, book.cluster)
         if isinstance(found, Shortage) and sum(rates) >= wanted * (1 - REACHED):
-            found = _another_way(book, request, wide, paths, rates) or found
+            found = _avoiding_path(book, request, wide, paths, rates) or found
         if isinstance(found, Shortage):
             shortage = found
             break
@@ -161,7 +161,7 @@ def _best_effort(book: Book, request: AdmissionRequest, there_is: FreeCapacity) 
     while len(paths) < request.paths:
         found = next_path(request, room, book.cluster)
         if isinstance(found, Shortage) and paths:
-            found = _another_way(book, request, _divided(expected, paths), paths) or found
+            found = _avoiding_path(book, request, _divided(expected, paths), paths) or found
         if isinstance(found, Shortage):
             shortage = found
             break
@@ -184,7 +184,7 @@ def _divided(expected: FreeCapacity, paths: list[FoundPath]) -> FreeCapacity:
     return room
 
 
-def _another_way(
+def _avoiding_path(
     book: Book, request: AdmissionRequest, room: FreeCapacity, paths: list[FoundPath], rates: list[float] | None = None
 ) -> FoundPath | None:
     """Return a path that avoids an element of the earlier ones; None if none of the few tried can be avoided."""

@@ -113,8 +113,8 @@ def limiting_need(limit: Element) -> Need:
     if limit.kind == "slot":
         return Need(machine_of(limit.name), CPU)
     if limit.kind == "network":
-        machine, _, way = limit.name.rpartition(" ")
-        return Need(machine, SENDING if way == "(out)" else RECEIVING)
+        machine, _, direction = limit.name.rpartition(" ")
+        return Need(machine, SENDING if direction == "(out)" else RECEIVING)
     return Need(limit.name, limit.kind)
 
 

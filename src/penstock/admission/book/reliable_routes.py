@@ -38,12 +38,12 @@ def improve_routes(planner: Planner, decision: Decision) -> Decision:
     placed = np.asarray(placement.slots, dtype=np.int32)
     bits = hop_bits(evaluator.tasks, evaluator.slots, placed)
     traffic = {hop: rate * amount for hop, amount in sorted(bits.items(), key=lambda one: -one[1])}
-    ways = _Ways(planner.cluster, evaluator.slots.machine[placed].tolist(), traffic)
+    graph = _RouteGraph(planner.cluster, evaluator.slots.machine[placed].tolist(), traffic)
     best = own = dict(placement.routes)
     none = {hop: route for hop, route in own.items() if hop not in traffic}
-    for start in (own, none) if ways.may_fail else (own,):
-        found = ways.led(start)
-        if found is not None and ways.cost(found) < ways.cost(best):
+    for start in (own, none) if graph.may_fail else (own,):
+        found = graph.reroute(start)
+        if found is not None and graph.cost(found) < graph.cost(best):
             best = found
     if best is own:
         return decision
@@ -51,7 +51,7 @@ def improve_routes(planner: Planner, decision: Decision) -> Decision:
     return Decision(decision.policy, result, evaluator.evaluate(result), decision.seconds)
 
 
-class _Ways:
+class _RouteGraph:
     """Routes of a path's hops through a cluster, rated by the probability that the path fails.
 
     Elements are nodes, by number, followed by links. An element costs minus the logarithm of its probability to work,
@@ -76,7 +76,7 @@ class _Ways:
         links = sum(len(route) for route in routes.values())
         return math.fsum(self._costs[element] for element in self._used(routes.values())) + A_LINK * links
 
-    def led(self, start: Routes) -> Routes | None:
+    def reroute(self, start: Routes) -> Routes | None:
         """Route all hops again, one after another; None if one of them finds no room."""
         routes = dict(start)
         for _ in range(ROUNDS if self.may_fail else 1):
@@ -84,10 +84,10 @@ class _Ways:
             for hop, needs in self._traffic.items():
                 others = {other: route for other, route in routes.items() if other != hop}
                 left = self._left(others)
-                way = self._best(hop, [room >= needs for room in left], self._used(others.values()))
-                if way is None and hop not in routes:
+                route = self._best(hop, [room >= needs for room in left], self._used(others.values()))
+                if route is None and hop not in routes:
                     return None
-                routes[hop] = routes[hop] if way is None else way
+                routes[hop] = routes[hop] if route is None else route
             if routes == before:
                 break
         return routes

@@ -56,7 +56,7 @@ def _cut_off(request: AdmissionRequest, shortage: Shortage, room: FreeCapacity) 
         placement = Planner(request.application, whole, Objective.THROUGHPUT, request.seed).decide(POLICY).result
         for hop in placement.routes if isinstance(placement, Placement) else ():
             ends = [whole.machines[machine].name for machine in (hop.source, hop.target)]
-            if cut := _in_the_way(left, nodes[ends[0]], nodes[ends[1]], room.failed):
+            if cut := _blocking_links(left, nodes[ends[0]], nodes[ends[1]], room.failed):
                 stream = request.application.streams[hop.stream].label
                 needs = tuple(Need(element, main_kind(room.cluster, element)) for element in cut)
                 return Shortage(f"stream {stream} has no route from {ends[0]!r} to {ends[1]!r}", needs, exhausted=True)
@@ -121,7 +121,7 @@ def _with_all_links(cluster: Cluster) -> Cluster:
     return changed(cluster, links=links)
 
 
-def _in_the_way(left: Cluster, source: int, target: int, failed: Collection[str]) -> tuple[str, ...]:
+def _blocking_links(left: Cluster, source: int, target: int, failed: Collection[str]) -> tuple[str, ...]:
     """Return the elements that disconnect two nodes, on the route with the fewest links without bandwidth.
 
     If such a link has failed or ends at a failed node, return the failed elements; return none if no links lead there.

@@ -156,11 +156,11 @@ def _released(trials: Trials, refused: PathSelection) -> Suggestion | None:
     Applications that use the limiting elements come first. Best-effort ones only take memory from others.
     """
     book, needs = trials.book, find_limits(trials, refused)
-    way = {need.element for need in needs}
+    limiting = {need.element for need in needs}
     memory = any(need.kind == MEMORY for need in needs)
 
     def last(booking: Booking) -> tuple[bool, float]:
-        return all(way.isdisjoint(path.load) for path in booking.paths), booking.wanted_tps or 0.0
+        return all(limiting.isdisjoint(path.load) for path in booking.paths), booking.wanted_tps or 0.0
 
     for booking in sorted((one for one in book.bookings if one.guaranteed or memory), key=last)[:MAX_RELEASED]:
         if trials.met_in(replace(book, bookings=tuple(other for other in book.bookings if other is not booking))):
@@ -330,8 +330,8 @@ def find_sufficient(trials: Trials, refused: PathSelection) -> dict[Need, float]
     raised: dict[Need, float] = {}
     tried: PathSelection | None = refused
     while tried is None or not tried.met:
-        way = find_limits(trials, tried) if tried is not None else []
-        need = next((need for need in way if need not in raised), None)
+        limits = find_limits(trials, tried) if tried is not None else []
+        need = next((need for need in limits if need not in raised), None)
         if need is None or len(raised) == MAX_COMBINED:
             return {}
         raised[need] = _plenty(trials, need)
@@ -398,7 +398,7 @@ def _least(trials: Trials, enough: FreeCapacity, need: Need) -> tuple[Suggestion
         if too_little < amount < after and trials.met(less := enough.having(need, amount * unit)):
             after, enough = amount, less
             break
-    text = f"{thing} {need.element} would need {after:.{DIGITS}g} {measure} instead of {_apart(now, after)}"
+    text = f"{thing} {need.element} would need {after:.{DIGITS}g} {measure} instead of {_distinct(now, after)}"
     return _remedy(trials, need, kind, after, text), enough
 
 
@@ -408,7 +408,7 @@ def _remedy(trials: Trials, need: Need, kind: SuggestionKind, after: float, text
     return Suggestion(kind, need.element, trials.room.whole(need) / unit, after, text, resource=which)
 
 
-def _apart(now: float, after: float) -> str:
+def _distinct(now: float, after: float) -> str:
     """Format the current amount with as many digits as distinguish it from the required one."""
     texts = (f"{now:.{digits}g}" for digits in range(DIGITS, 17))
     return next((text for text in texts if float(text) != after), f"{now:.17g}")

@@ -35,7 +35,7 @@ class LiveApplication:
         return self.name, self.digest
 
     @property
-    def gone(self) -> bool:
+    def finished(self) -> bool:
         """Whether nothing remains to be done for it."""
         return not self.paths
 
@@ -92,16 +92,20 @@ class LiveApplication:
 
         The split logs record which run each path was, before it took any tuple.
         """
-        told = []
+        messages = []
         for name in self.splits.unfinished():
             try:
                 returned = self.splits.give_up(name)
             except Exception as problem:  # whatever its folder contains, the other paths must not suffer
                 why = describe_error(problem)
-                told.append(f"warning: {self.name}: path {name} of the previous reconciler returns no tuples: {why}")
+                messages.append(
+                    f"warning: {self.name}: path {name} of the previous reconciler returns no tuples: {why}"
+                )
                 continue
-            told.append(f"{self.name}: path {name} of the previous reconciler has ended; tuples returned: {returned:,}")
-        return told
+            messages.append(
+                f"{self.name}: path {name} of the previous reconciler has ended; tuples returned: {returned:,}"
+            )
+        return messages
 
     def shared(self) -> SharedSources:
         """Return where its paths share its sources, for the next reconciler."""

@@ -183,18 +183,18 @@ def end_path_run(
 
 def stop_run(run: PathRun, patience_s: float) -> str:
     """Stop a run and wait for its end, up to a limit; return the problem, empty if it has ended."""
-    said: list[str] = []
+    errors: list[str] = []
 
     def ask() -> None:
         try:
             run.stop()
         except Exception as error:  # it may have ended by itself in the meantime
-            said.append(describe_error(error))
+            errors.append(describe_error(error))
 
     Thread(target=ask, name="penstock stop", daemon=True).start()
     if run.wait(patience_s):
         return ""
-    return said[0] if said else f"it has not ended within {patience_s:g} s"
+    return errors[0] if errors else f"it has not ended within {patience_s:g} s"
 
 
 def describe_error(error: BaseException) -> str:

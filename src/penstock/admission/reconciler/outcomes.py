@@ -25,7 +25,7 @@ class Outcomes:
     """
 
     def __init__(self, report: Callable[[str], None], clock: Callable[[], float], retry_s: float) -> None:
-        self._report, self._clock, self._rest_s = report, clock, retry_s
+        self._report, self._clock, self._retry_s = report, clock, retry_s
 
     def record_start(self, application: LiveApplication, path: LivePath, result: StartResult) -> None:
         """Record a start: the run is there, or is tried again after a delay."""
@@ -43,7 +43,7 @@ class Outcomes:
 
     def record_failed_start(self, application: LiveApplication, path: LivePath, problem: str) -> None:
         """Schedule another start of a path whose run could not be started."""
-        self._rest(path, problem)
+        self._back_off(path, problem)
         if path.goal is Goal.RUN:
             text = f"path {path.label} cannot be started, {self._again(path)}: {problem}"
             self._report(f"warning: {application.name}: {text}")
@@ -54,23 +54,23 @@ class Outcomes:
             self._stuck(application, path, result.problem, ending)
             return
         path.run, path.seen = None, None
-        told = self._became(application, path, result)
+        what = self._set_phase(application, path, result)
         if result.problem:
             self._report(
-                f"warning: {application.name}: path {path.name} {told}; no tuples were returned: {result.problem}"
+                f"warning: {application.name}: path {path.name} {what}; no tuples were returned: {result.problem}"
             )
             return
         back = f"; returned {_tuples(result.returned)}" if result.returned else ""
-        self._report(f"{application.name}: path {path.name} {told}{back}")
+        self._report(f"{application.name}: path {path.name} {what}{back}")
         if result.returned and path.phase is not PathPhase.ENDED:
             application.revive()
 
-    def _became(self, application: LiveApplication, path: LivePath, result: EndResult) -> str:
+    def _set_phase(self, application: LiveApplication, path: LivePath, result: EndResult) -> str:
         """Set the phase of a path after its run, and return how the run has ended."""
         if self._clock() - path.started_at >= HEALTHY_S:
             path.failures = 0
         if result.error:
-            self._rest(path, result.error)
+            self._back_off(path, result.error)
             return f"failed, {result.error}"
         if result.manner is not EndMode.COLLECT:
             path.phase = PathPhase.WAITING
@@ -78,7 +78,7 @@ class Outcomes:
         if application.sources_ended():
             path.phase = PathPhase.ENDED
             return "has read all its sources"
-        self._rest(path, "it was ended by another process")
+        self._back_off(path, "it was ended by another process")
         return f"was ended by another process before its sources ended; {self._again(path)}"
 
     def _stuck(self, application: LiveApplication, path: LivePath, problem: str, ending: bool) -> None:
@@ -87,7 +87,7 @@ class Outcomes:
             path.run = None
             later = "it is abandoned, and the next reconciler returns its unprocessed tuples"
         else:
-            self._rest(path, problem)
+            self._back_off(path, problem)
             path.phase = PathPhase.STUCK
             later = self._again(path)
         self._report(f"warning: {application.name}: path {path.name} does not end, {problem}; {later}")
@@ -95,10 +95,10 @@ class Outcomes:
     def _again(self, path: LivePath) -> str:
         return f"next attempt in {path.retry_at - self._clock():.0f} s"
 
-    def _rest(self, path: LivePath, problem: str) -> None:
-        rest = min(self._rest_s * 2.0**path.failures, MAX_RETRY_S)
+    def _back_off(self, path: LivePath, problem: str) -> None:
+        delay = min(self._retry_s * 2.0**path.failures, MAX_RETRY_S)
         path.phase, path.note, path.failures = PathPhase.BACKOFF, problem, path.failures + 1
-        path.retry_at = self._clock() + rest
+        path.retry_at = self._clock() + delay
 
 
 def tps(rate: float) -> str:

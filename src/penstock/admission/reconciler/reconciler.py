@@ -93,10 +93,10 @@ class BookReconciler:
         self._skipped: set[Key] = set()  # those of them that cannot be run
         self._ending = self._at_once = False
         self._last = float("inf")  # when runs that have not ended are abandoned
-        self._told: set[str] = set()  # problems with files that were reported
-        self._looked = -STATUS_S
+        self._reported: set[str] = set()  # problems with files that were reported
+        self._polled_at = -STATUS_S
         self._written: ReconcilerState | None = None
-        self._remembered = SplitLogRegistry(self.path)
+        self._registry = SplitLogRegistry(self.path)
 
     def step(self) -> None:
         """Do everything that is quick, and start what takes longer."""
@@ -105,7 +105,7 @@ class BookReconciler:
             self._read()
             self._set_capacities()
         for application in list(self.applications.values()):
-            self._tend(application)
+            self._advance_paths(application)
         if self._clock() >= self._last:
             self._abandon()
         self._poll()
@@ -134,7 +134,7 @@ class BookReconciler:
             at=time.time(),
             version=0 if self.book is None else self.book.version,
             paths=tuple(path.state() for application in applications for path in list(application.paths)),
-            sources=self._remembered.sources,
+            sources=self._registry.sources,
             problem=self._problem,
         )
 
@@ -173,7 +173,7 @@ class BookReconciler:
                 self._report(f"{application.name}: released")
             application.follow(book, wanted.get(key))
         self._skipped &= wanted.keys()
-        self._remembered.forget(self._wanted | self.applications.keys())
+        self._registry.forget(self._wanted | self.applications.keys())
         for key, booking in wanted.items():
             if key not in self.applications and key not in self._skipped:
                 self._adopt(key, booking)
@@ -183,16 +183,16 @@ class BookReconciler:
         """Start to run an application, from where a previous reconciler stopped."""
         try:
             flow = flow_of_booking(booking, self._flows)
-            application = LiveApplication(booking, key[1], flow, self._remembered.folder(key))
-            told = application.take_over()
+            application = LiveApplication(booking, key[1], flow, self._registry.folder(key))
+            messages = application.take_over()
         except Exception as error:  # users' code returns dataflows; other applications must not suffer
             self._skipped.add(key)
             self._report(f"warning: {booking.name}: cannot be run and is skipped: {describe_error(error)}")
             return
-        for text in told:
+        for text in messages:
             self._report(text)
         self.applications[key] = application
-        self._remembered.add(application.shared())
+        self._registry.add(application.shared())
         application.follow(self._book, booking)
 
     def _set_capacities(self) -> None:
@@ -209,7 +209,7 @@ class BookReconciler:
 
     # Paths
 
-    def _tend(self, application: LiveApplication) -> None:
+    def _advance_paths(self, application: LiveApplication) -> None:
         for path in application.paths:
             if not path.busy:
                 self._advance(application, path)
@@ -218,9 +218,9 @@ class BookReconciler:
         for path in [path for path in application.paths if path.goal is Goal.REMOVED and path.run is None]:
             if not path.busy:
                 application.paths.remove(path)
-        if application.gone:
+        if application.finished:
             del self.applications[application.key]
-            self._remembered.forget(self._wanted | self.applications.keys())
+            self._registry.forget(self._wanted | self.applications.keys())
             self._report(f"{application.name}: all its runs have ended")
 
     def _advance(self, application: LiveApplication, path: LivePath) -> None:
@@ -240,7 +240,7 @@ class BookReconciler:
             path.phase = PathPhase.DOWN
         elif path.goal is Goal.STANDBY:
             path.phase = PathPhase.STANDBY
-        elif path.goal is Goal.RUN and path.may_start(self._clock()) and self._remembered.safe(application.key):
+        elif path.goal is Goal.RUN and path.may_start(self._clock()) and self._registry.safe(application.key):
             self._start_path(application, path)
 
     def _start_path(self, application: LiveApplication, path: LivePath) -> None:
@@ -271,7 +271,7 @@ class BookReconciler:
             return
         if rejected is not None and limits == rejected.limits and self._clock() < rejected.until:
             return
-        self._look_at(application, path)  # limits set by others since the last reading must not be lost
+        self._read_status(application, path)  # limits set by others since the last reading must not be lost
         if (limits := path.allowed()) == path.limits:
             return
         try:
@@ -281,7 +281,7 @@ class BookReconciler:
             if rejected is None or rejected.why != path.rejected.why:
                 self._report(f"warning: {application.name}: path {path.name} keeps its rate: {path.rejected.why}")
             return
-        before, path.limits, path.rejected = _told(path.limits), limits, None
+        before, path.limits, path.rejected = _format_limits(path.limits), limits, None
         booked, now = path.booked.rate_tps, sum(limits.values())
         limited = f" of the {tps(booked)} booked" if path.lower and now < booked else ""
         if before != tps(now):  # changes below the printed precision are not reported
@@ -326,22 +326,24 @@ class BookReconciler:
     def _poll(self) -> None:
         """Read the status of all runs periodically and write the file; write at once after a change of state."""
         now = self._clock()
-        if now - self._looked >= STATUS_S:
-            self._looked = now
+        if now - self._polled_at >= STATUS_S:
+            self._polled_at = now
             for application in self.applications.values():
                 for path in application.paths:
-                    self._look_at(application, path)
+                    self._read_status(application, path)
         elif self._written is not None and self.state().status_key == self._written.status_key:
             return
         if self.book is not None:
             self._write()
 
-    def _look_at(self, application: LiveApplication, path: LivePath) -> None:
+    def _read_status(self, application: LiveApplication, path: LivePath) -> None:
         """Read the status of a path's run and report limits set by others; `_limit` corrects those too high."""
         with self._reporting_errors():
             if not path.look():
                 return
-            what = f"was limited to {_told(path.limits)} by another process, booked: {tps(path.booked.rate_tps)}"
+            what = (
+                f"was limited to {_format_limits(path.limits)} by another process, booked: {tps(path.booked.rate_tps)}"
+            )
             lower = "; lower limits are kept until its run ends" if path.lower else ""
             higher = "; higher limits are reset" if path.allowed() != path.limits else ""
             self._report(f"{application.name}: path {path.name} {what}{lower}{higher}")
@@ -349,7 +351,7 @@ class BookReconciler:
     def _write(self) -> None:
         self._written = self.state()
         with self._reporting_errors():
-            self._remembered.write(self._written)
+            self._registry.write(self._written)
 
     @contextmanager
     def _reporting_errors(self) -> Iterator[None]:
@@ -357,8 +359,8 @@ class BookReconciler:
         try:
             yield
         except Exception as error:
-            if (problem := describe_error(error)) not in self._told:
-                self._told.add(problem)
+            if (problem := describe_error(error)) not in self._reported:
+                self._reported.add(problem)
                 self._report(f"warning: {problem}")
 
 
@@ -370,5 +372,5 @@ def _signature(path: Path) -> tuple[int, ...]:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _told(limits: Mapping[str, float]) -> str:
+def _format_limits(limits: Mapping[str, float]) -> str:
     return tps(sum(limits.values())) if limits else "no limit"

@@ -161,7 +161,7 @@ class PartFiles(Sink[Any]):
         """Add a batch to the part, or start one with it; a rejected batch leaves nothing behind."""
         if not values:
             return
-        self._begin_at_first()
+        self._ensure_position()
         self._store(self._drain)
         if self._part is None:
             self._part = PartFile(self._names.temporary(self._number), self._names.final(self._number))
@@ -180,7 +180,7 @@ class PartFiles(Sink[Any]):
 
         If the disk does not accept them, it raises `FileProblem`. Nothing is lost: a later call returns them.
         """
-        self._begin_at_first()
+        self._ensure_position()
         self._finish()
         try:
             self._complete()
@@ -193,12 +193,12 @@ class PartFiles(Sink[Any]):
 
     def snapshot(self) -> int:
         """Return the number of the next part."""
-        self._begin_at_first()
+        self._ensure_position()
         return self._number
 
     def restore(self, state: int) -> None:
         """Continue with a number; parts with later ones are withdrawn, because their tuples are replayed."""
-        self._go_on(state)
+        self._continue_from(state)
 
     def close(self) -> None:
         """Drop what `prepare` has not returned."""
@@ -255,12 +255,12 @@ class PartFiles(Sink[Any]):
                 message = "%s: no space left; %s buffers up to %d MiB in memory meanwhile"
                 _LOG.warning(message, self._names.place, self._context.name, PATIENCE >> 20)
 
-    def _begin_at_first(self) -> None:
+    def _ensure_position(self) -> None:
         """Start the run's files, unless `restore` has determined where to continue."""
         if not self._begun:
-            self._go_on(0)
+            self._continue_from(0)
 
-    def _go_on(self, number: int) -> None:
+    def _continue_from(self, number: int) -> None:
         try:
             withdrawn = self._names.take_over(number)
         except OSError as error:

@@ -40,7 +40,7 @@ class LineReader:
         self.file = open_file(self.files[0])
         self._summed: tuple[int, list[Any]] = (-1, [])  # the files from an index on, summarised
         self._begin(self._first_split())
-        self._go_on()
+        self._skip_exhausted()
 
     @property
     def share(self) -> tuple[int, int]:
@@ -61,7 +61,7 @@ class LineReader:
             self.file.seek(self.offset + size)
         self.offset += size
         self.line += len(raw)
-        self._go_on()
+        self._skip_exhausted()
         return texts(raw)
 
     @property
@@ -101,7 +101,7 @@ class LineReader:
         self._begin(place["split"])
         self.offset = place["offset"]
         self.file.seek(self.offset)
-        self._go_on()
+        self._skip_exhausted()
 
     def close(self) -> None:
         """Close the file."""
@@ -126,7 +126,7 @@ class LineReader:
             self.file.seek(split * self.cut - 1)
             self.offset = split * self.cut - 1 + len(self.file.readline())
 
-    def _go_on(self) -> None:
+    def _skip_exhausted(self) -> None:
         """Advance to the next split with lines if this one is exhausted."""
         while self.offset >= self.stop or not self.file.peek(1):
             if self.split + self.tasks < self._splits(self.files[self.number]):

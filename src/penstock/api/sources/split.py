@@ -62,8 +62,8 @@ class Split(Source[Any]):
         """Open the log without reading the source."""
         self._log = SplitLog(self._file)
         self._taker = f"{self._path}/{context.task}"
-        begun = self._log.begin(self._wall())
-        self._context = _alone(context, origin=context.now() - (self._wall() - begun))
+        started_at = self._log.begin(self._wall())
+        self._context = _alone(context, origin=context.now() - (self._wall() - started_at))
         self._tasks = context.tasks
         self._readers: dict[int, _Reader] = {}  # by the return that they read
         self._done = 0  # number of blocks fully emitted
@@ -122,8 +122,8 @@ class Split(Source[Any]):
         """Return the block to emit: one that was taken before a failure, or a new one."""
         if self._block is None:
             reader = self._readers.get(NEW)
-            tells = reader is not None and self._done % PLACED == PLACED - 1
-            place = reader.place if reader is not None and tells else None
+            records = reader is not None and self._done % PLACED == PLACED - 1
+            place = reader.place if reader is not None and records else None
             self._block = self._log.take(self._taker, self._size(), self._done, place)
             self._ended = self._block is None and self._log.ended is not None
         return self._block

@@ -88,7 +88,7 @@ class SplitLog:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self.begun: float | None = None
+        self.started_at: float | None = None
         self.next = 0  # the first number that no path has taken
         self.ended: int | None = None
         self.weights: Mapping[str, float] = {}
@@ -109,10 +109,10 @@ class SplitLog:
     def begin(self, at: float) -> float:
         """Return when the source started: now, if it has not started before."""
         with self._locked() as file:
-            if self.begun is None:
+            if self.started_at is None:
                 self._append(file, SourceStarted(at))
-            assert self.begun is not None, "the entry was appended"
-            return self.begun
+            assert self.started_at is not None, "the entry was appended"
+            return self.started_at
 
     def take(self, taker: str, size: int, have: int, place: Place | None = None) -> Block | None:
         """Take the next block of at most `size` numbers, returned ones first; None if none are left.
@@ -227,7 +227,7 @@ class SplitLog:
     def _note(self, entry: Entry) -> None:
         match entry:
             case SourceStarted(at):
-                self.begun = at
+                self.started_at = at
             case Block(taker, start, stop, of, place):
                 self.blocks.setdefault(taker, []).append(entry)
                 if place is not None and place[0] > self.place[0]:

@@ -381,8 +381,8 @@ class RunLock:
             self._file.seek(0)
             holder = self._file.read().strip() or f"process {info.pid}"
             self._file.close()
-            ways = f"see penstock status {info.called}, end it by penstock stop {info.called}"
-            raise RunInUse(f"run {info.run} is being run by {holder}; {ways}") from None
+            remedies = f"see penstock status {info.called}, end it by penstock stop {info.called}"
+            raise RunInUse(f"run {info.run} is being run by {holder}; {remedies}") from None
         self._file.truncate(0)
         self._file.write(f"process {os.getpid()} on {platform.node()}\n")
         self._file.flush()
