@@ -159,8 +159,9 @@ class Ledger:
         try:
             _append(self.path, msgspec.json.encode(line) + b"\n")
         except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise FileProblem(f"{self.path}: cannot be written, {why}; check its permissions and free space") from None
+            raise FileProblem.of(
+                error, self.path, "cannot be written", "check its permissions and free space"
+            ) from None
 
     def _note(self, line: Line) -> None:
         if isinstance(line, Opening):
@@ -254,8 +255,7 @@ def read_ledger(path: Path) -> LedgerContents:
         kept = "penstock run --autopilot writes them after its first reading"
         raise FileProblem(f"{path}: there are no decisions; {kept}") from None
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise FileProblem(f"{path}: cannot be read, {why}; check the path") from None
+        raise FileProblem.of(error, path, "cannot be read", "check the path") from None
     lines: list[Line] = []
     problems: list[str] = []
     decode = json_decoder(Line)

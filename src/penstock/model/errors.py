@@ -62,6 +62,11 @@ class UnknownMachine(UnknownName):
 class FileProblem(PenstockError):
     """A file that cannot be read, written or parsed; the text starts with its path."""
 
+    @classmethod
+    def of(cls, error: OSError, path: object, problem: str, remedy: str) -> "FileProblem":
+        """Return the problem of a path, with the reason that the operating system gives."""
+        return cls(f"{path}: {problem}, {(error.strerror or str(error)).lower()}; {remedy}")
+
 
 def join_path(prefix: str, rest: str) -> str:
     """Join two field paths: `machines[3]` and `cores` give `machines[3].cores`."""

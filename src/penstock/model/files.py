@@ -94,7 +94,7 @@ def write_whole(path: Path, data: bytes) -> None:
     except OSError as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
-        raise FileProblem(f"{path}: cannot be written, {_why(error)}; choose another path") from None
+        raise FileProblem.of(error, path, "cannot be written", "choose another path") from None
 
 
 def read_text(path: Path) -> str:
@@ -104,7 +104,7 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise FileProblem(f"{path}: expected UTF-8 text, byte {error.start} is not; save the file as UTF-8") from None
     except OSError as error:
-        raise FileProblem(f"{path}: cannot be read, {_why(error)}; check the path") from None
+        raise FileProblem.of(error, path, "cannot be read", "check the path") from None
 
 
 def _read(path: Path) -> Any:
@@ -142,10 +142,6 @@ def _ending(path: Path) -> str:
     if path.suffix.lower() not in (".toml", ".json"):
         raise FileProblem(f"{path}: expected a name that ends in .toml or .json; rename it")
     return path.suffix.lower()
-
-
-def _why(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
 
 
 def _umask() -> int:

@@ -117,6 +117,5 @@ def write_records(records: "pa.Table", folder: Path, run: str) -> Path:
         temporary.replace(final)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        why = (error.strerror or str(error)).lower()
-        raise FileProblem(f"{final}: cannot be written, {why}; choose another folder") from None
+        raise FileProblem.of(error, final, "cannot be written", "choose another folder") from None
     return final

@@ -1,4 +1,4 @@
-"""The handle of a running application, for the program that started it and for other processes."""
+"""The handle of a running application, for the program that started it and for other processes; see `Run`."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -66,10 +66,7 @@ class Handle(Protocol):
         """Move a task, and return when it runs there."""
 
     def apply(self, plan: Plan) -> list[MovedTask]:
-        """Move the tasks whose slots differ in a plan, switch to its tuple policies, and return when all is done.
-
-        Tuple policies that the plan does not name stay in force.
-        """
+        """Move the tasks whose slots differ in a plan, and switch to its tuple policies."""
 
     def switch(
         self,
@@ -79,24 +76,13 @@ class Handle(Protocol):
         sending: str | None = None,
         slot_ms: float | None = None,
     ) -> TuplePolicies:
-        """Change tuple policies and return those in force.
-
-        tuples: all of them; None: those in force. routing, sending, slot_ms: some of these, over them. A routing is
-        `POLICY` for the application or `STREAM=POLICY` for a stream, or several of these; `none`: no policy.
-        """
+        """Change tuple policies and return those in force."""
 
     def limit(self, limits: Limits) -> dict[str, float]:
-        """Limit the rates of sources in tuples per second, and return all limits in force.
-
-        By source component, all its tasks together; None removes a limit, 0 pauses the source, sources that are not
-        named keep theirs. A single number is for all sources together, a single None removes all limits.
-        """
+        """Limit the rates of sources in tuples per second, and return all limits in force."""
 
     def steer(self, policy: str | None = None, shadow: bool | None = None, model: str | None = None) -> PilotStatus:
-        """Change the policy of the autopilot, `off` disables it, and return its status; None: no change.
-
-        `model` is a file of latency models for its predictions.
-        """
+        """Change the policy of the autopilot, and return its status."""
 
     def drain(self, timeout: float | None = None) -> None:
         """End the sources, process and publish what is in flight, and stop; return at the end, or after `timeout` s."""

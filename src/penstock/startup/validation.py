@@ -68,8 +68,7 @@ def refuse_share(share: str | None, emulate: Cluster | None, master: str) -> Non
     try:
         Path(share).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise FileProblem(f"{share}: cannot be made, {why}; choose another folder to share") from None
+        raise FileProblem.of(error, share, "cannot be made", "choose another folder to share") from None
 
 
 def address(text: str) -> tuple[str, int]:

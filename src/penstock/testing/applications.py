@@ -21,7 +21,7 @@ Row = tuple[Any, ...]
 Rows = dict[Any, list[Row]]  # by group
 Emitted = Mapping[str, int]  # source task -> tuples that it has emitted
 Expected = Callable[[Emitted, bool], Rows]  # bool: whether all tasks have ended
-REST_S = 0.012  # between the tuples that a source emits together
+PAUSE_S = 0.012  # between the tuples that a source emits together
 MOST = 4  # emitted together
 DELAY_S = 0.02
 OUTPUT = "output"
@@ -34,7 +34,7 @@ class Environment:
     may_end: bool = True
 
 
-class Numbers(Source[tuple[str, int]]):
+class _Numbers(Source[tuple[str, int]]):
     """Pairs of a key and a number from `make`, `count` per task. The last one waits until the source may end."""
 
     rewinds = True
@@ -45,18 +45,16 @@ class Numbers(Source[tuple[str, int]]):
         self._place = place
 
     def open(self, context: TaskContext) -> None:
-        """Start at the first."""
         self._task = context.task
         self._at = 0
-        self._rests_until = 0.0
+        self._pause_until = 0.0
 
     def poll(self, now: float, limit: int) -> list[tuple[str, int]] | None:
-        """Emit a few, or none during a pause."""
         if self._at >= self.count:
             return None
-        if now < self._rests_until:
+        if now < self._pause_until:
             return []
-        self._rests_until = now + REST_S
+        self._pause_until = now + PAUSE_S
         last = self.count if self._place.may_end else self.count - 1
         end = min(self._at + min(1 + (self._at + self._task) % MOST, limit), last)
         given = [self.make(self._task, number) for number in range(self._at, end)]
@@ -64,15 +62,12 @@ class Numbers(Source[tuple[str, int]]):
         return given
 
     def next_due(self, now: float) -> float:
-        """Return the end of the pause."""
-        return self._rests_until
+        return self._pause_until
 
     def position(self) -> int:
-        """Return the number of emitted tuples."""
         return self._at
 
     def seek(self, position: int) -> None:
-        """Continue after a number of tuples."""
         self._at = position
 
 
@@ -138,114 +133,85 @@ class Count(Operator[tuple[str, int], tuple[str, int, int]]):
         self.counts = state
 
 
-class CountOnly(Count):
+class _CountOnly(Count):
     """The number of occurrences of each key so far, without the number, which depends on the order."""
 
     def process(self, value: tuple[str, int]) -> Iterable[tuple[str, int, int]]:
-        """Count a key."""
         ((key, count, _),) = super().process(value)
         return ((key, count, 0),)
 
 
-class Total(Operator[tuple[str, int], tuple[str, int, int]]):
+class _Total(Operator[tuple[str, int], tuple[str, int, int]]):
     """The sum of the numbers of each key, at the end of the input."""
 
     def open(self, context: TaskContext) -> None:
-        """Start with no sums."""
         self.totals: dict[str, list[int]] = {}
 
     def process(self, value: tuple[str, int]) -> None:
-        """Add a number."""
         total = self.totals.setdefault(value[0], [0, 0])
         total[0] += 1
         total[1] += value[1]
 
     def finish(self) -> Iterable[tuple[str, int, int]]:
-        """Emit the sums."""
         return [(key, count, total) for key, (count, total) in sorted(self.totals.items())]
 
     def snapshot(self) -> dict[str, list[int]]:
-        """Return the sums so far."""
         return self.totals
 
     def restore(self, state: dict[str, list[int]]) -> None:
-        """Restore the sums."""
         self.totals = state
 
 
-class Meet(Operator[Any, tuple[str, int, int]]):
+class _Meet(Count):
     """Counts the tuples of each key and side, and emits the type of the received value."""
 
-    def open(self, context: TaskContext) -> None:
-        """Start with no counts."""
-        self.counts: dict[str, int] = {}
-
     def process(self, value: Any) -> Iterable[tuple[str, int, int]]:
-        """Count a tuple of a side."""
         side = f"{value[0]}/{value[1]}/{type(value).__name__}"
         count = self.counts[side] = self.counts.get(side, 0) + 1
         return ((side, count, 0),)
 
-    def snapshot(self) -> dict[str, int]:
-        """Return the counts."""
-        return self.counts
 
-    def restore(self, state: dict[str, int]) -> None:
-        """Restore the counts."""
-        self.counts = state
-
-
-class Tally(Operator[tuple[str, int], tuple[str, int, int]]):
+class _Tally(Operator[tuple[str, int], tuple[str, int, int]]):
     """Emits every tuple with the number of its task."""
 
     def open(self, context: TaskContext) -> None:
-        """Note the task."""
         self._task = context.task
         self._seen = 0
 
     def process(self, value: tuple[str, int]) -> Iterable[tuple[str, int, int]]:
-        """Emit the tuple."""
         self._seen += 1
         return ((f"{value[0]}@{self._task}", value[1], self._task),)
 
     def snapshot(self) -> int:
-        """Return the number of processed tuples."""
         return self._seen
 
     def restore(self, state: int) -> None:
-        """Restore the number of processed tuples."""
         self._seen = state
 
 
-class Delay(Operator[tuple[str, int], tuple[str, int]]):
+class _Delay(Operator[tuple[str, int], tuple[str, int]]):
     """Emits tuples some time after their arrival, in the same order."""
 
     def open(self, context: TaskContext) -> None:
-        """Start with no tuples."""
         self._context = context
         self._waiting: list[tuple[str, int]] = []
 
     def process(self, value: tuple[str, int]) -> None:
-        """Keep a tuple until a timer is due."""
         if not self._waiting:
             self._context.at(self._context.now() + DELAY_S)
         self._waiting.append(value)
 
     def on_timer(self, when: float) -> Iterable[tuple[str, int]]:
-        """Emit all waiting tuples."""
         return self.finish()
 
     def finish(self) -> Iterable[tuple[str, int]]:
-        """Emit all waiting tuples."""
         given, self._waiting = self._waiting, []
         return given
 
     def snapshot(self) -> list[tuple[str, int]]:
-        """Return the waiting tuples."""
         return self._waiting
 
     def restore(self, state: list[tuple[str, int]]) -> None:
-        """Restore the waiting tuples."""
         self._waiting = state
 
 
@@ -320,7 +286,7 @@ def _counted(pairs: Iterable[tuple[str, int]], numbers: bool = True) -> Rows:
 
 
 def _count(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
-    counts = flow.operator("count", CountOnly, numbers.fields(0), parallelism=3, emits=tuple[str, int, int])
+    counts = flow.operator("count", _CountOnly, numbers.fields(0), parallelism=3, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), counts.fields(0), parallelism=2)
     return lambda given, _: _counted(_pairs(shared_keys, given), numbers=False)
 
@@ -334,7 +300,7 @@ def _ordered(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
 
 def _sum(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
     more = flow.map("more", plus_one, numbers, parallelism=3, emits=tuple[str, int])
-    totals = flow.operator("total", Total, more.fields(0), parallelism=2, emits=tuple[str, int, int])
+    totals = flow.operator("total", _Total, more.fields(0), parallelism=2, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), totals, parallelism=2)
 
     def expected(given: Emitted, ended: bool) -> Rows:
@@ -350,7 +316,7 @@ def _sum(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
 def _fork(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
     lefts = flow.map("left", left, numbers, parallelism=2)
     rights = flow.map("right", right, flow.filter("even", is_even, numbers), parallelism=1)
-    met = flow.operator("meet", Meet, lefts.fields(1), rights.fields(1), parallelism=2, emits=tuple[str, int, int])
+    met = flow.operator("meet", _Meet, lefts.fields(1), rights.fields(1), parallelism=2, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), met.to_first())
 
     def expected(given: Emitted, _: bool) -> Rows:
@@ -362,7 +328,7 @@ def _fork(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
 
 
 def _all(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
-    seen = flow.operator("tally", Tally, numbers.all(), parallelism=3, emits=tuple[str, int, int])
+    seen = flow.operator("tally", _Tally, numbers.all(), parallelism=3, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), seen.fields(0), parallelism=2)
 
     def expected(given: Emitted, _: bool) -> Rows:
@@ -377,13 +343,13 @@ def _all(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
 
 def _partial(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
     more = flow.map("more", plus_one, numbers.partial_key(0), parallelism=3, emits=tuple[str, int])
-    counts = flow.operator("merge", CountOnly, more.fields(0), parallelism=2, emits=tuple[str, int, int])
+    counts = flow.operator("merge", _CountOnly, more.fields(0), parallelism=2, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), counts.fields(0), parallelism=2)
     return lambda given, _: _counted(_pairs(shared_keys, given), numbers=False)
 
 
 def _delayed(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
-    later = flow.operator("delay", Delay, numbers.fields(0), parallelism=2, emits=tuple[str, int])
+    later = flow.operator("delay", _Delay, numbers.fields(0), parallelism=2, emits=tuple[str, int])
     counts = flow.operator("count", Count, later.fields(0), parallelism=2, emits=tuple[str, int, int])
     flow.sink("out", lambda: Parts(place), counts.fields(0), parallelism=2)
     return lambda given, _: _counted(_pairs(own_keys, given))
@@ -406,7 +372,7 @@ def known_application(name: str, count: int) -> KnownApplication:
     """Return an application whose source tasks emit `count` tuples each; created once and reused."""
     build, make = _MADE[name]
     flow, place = Dataflow(name), Environment()
-    numbers = flow.source("numbers", lambda: Numbers(make, count, place), parallelism=2, emits=tuple[str, int])
+    numbers = flow.source("numbers", lambda: _Numbers(make, count, place), parallelism=2, emits=tuple[str, int])
     expected = build(flow, place, numbers)
     layout = Layout(flow)
     sources = {layout.names[task]: count for task in layout.tasks("numbers")}

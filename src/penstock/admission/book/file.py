@@ -86,8 +86,7 @@ class BookFile:
         try:
             lock = beside.open("w")
         except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise FileProblem(f"{self.path}: cannot be written, {why}; choose another folder") from None
+            raise FileProblem.of(error, self.path, "cannot be written", "choose another folder") from None
         with lock:
             self._wait_for(lock)  # released when the file is closed
             yield

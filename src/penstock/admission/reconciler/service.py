@@ -153,8 +153,7 @@ def _lock(book: Path, stack: ExitStack) -> None:
     except BlockingIOError:
         raise PenstockError(f"book: another reconciler runs {book}; stop it first, or use another book") from None
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise FileProblem(f"{book.parent}: cannot be written, {why}; move the book to another folder") from None
+        raise FileProblem.of(error, book.parent, "cannot be written", "move the book to another folder") from None
 
 
 def _shared_folder(book: Path, stack: ExitStack) -> Path:
@@ -163,8 +162,7 @@ def _shared_folder(book: Path, stack: ExitStack) -> Path:
     try:
         parent.mkdir(exist_ok=True)
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise FileProblem(f"{parent}: cannot be created, {why}; move the book to another folder") from None
+        raise FileProblem.of(error, parent, "cannot be created", "move the book to another folder") from None
     made = Path(tempfile.mkdtemp(prefix="machines-", dir=parent))
     stack.callback(shutil.rmtree, made, ignore_errors=True)
     return made

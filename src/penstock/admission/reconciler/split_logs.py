@@ -103,8 +103,7 @@ class Splits:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise FileProblem(f"{folder}: cannot be created, {why}; move the book to another folder") from None
+            raise FileProblem.of(error, folder, "cannot be created", "move the book to another folder") from None
         self.folder = folder
         self.flow = flow  # its sinks give the output folders
         self._logs = {source: SplitLog(folder / f"{source}.jsonl") for source in sources}

@@ -117,7 +117,7 @@ def read_state(book: Path | str) -> ReconcilerState | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise FileProblem(f"{path}: cannot be read, {(error.strerror or str(error)).lower()}; check the path") from None
+        raise FileProblem.of(error, path, "cannot be read", "check the path") from None
     except Undecodable as error:
         meaning = "without it all sources start again and output is published twice"
         raise FileProblem(f"{path}: not a reconciler's state, {error}; restore a backup: {meaning}") from None

@@ -362,4 +362,4 @@ def _sync_folder(folder: Path) -> None:
 def unwritable(path: Path, error: OSError) -> FileProblem:
     """Return the error about a folder that cannot be written."""
     remedy = "free some space" if error.errno in FULL else "choose another path"
-    return FileProblem(f"{path}: cannot be written, {(error.strerror or str(error)).lower()}; {remedy}")
+    return FileProblem.of(error, path, "cannot be written", remedy)

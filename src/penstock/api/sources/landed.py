@@ -118,7 +118,7 @@ class Landed(Source[Any]):
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise _unreadable(self.folder, error) from None
+            raise FileProblem.of(error, self.folder, "cannot be read", "check the path") from None
         found = (int(match[1]) for name in names if (match := _BATCH.fullmatch(name)))
         own = (batch for batch in found if batch % self._tasks == self._task and batch >= self._batch)
         self._waiting = sorted(own, reverse=True)
@@ -129,7 +129,7 @@ class Landed(Source[Any]):
         try:
             self._file = path.open("rb")
         except OSError as error:
-            raise _unreadable(path, error) from None
+            raise FileProblem.of(error, path, "cannot be read", "check the path") from None
         self._batch, self._row, self._last = batch, 0, b""
 
     def _read(self, limit: int) -> list[Any]:
@@ -157,7 +157,3 @@ class Landed(Source[Any]):
                 row = line.decode("utf-8", "replace").strip()[:80]
                 return FileProblem(f"{path}: line {number}: expected {self.emits.__name__}, got {row!r}; {error}")
         raise AssertionError("rows that can be decoded individually can be decoded together")
-
-
-def _unreadable(path: Path, error: OSError) -> FileProblem:
-    return FileProblem(f"{path}: cannot be read, {(error.strerror or str(error)).lower()}; check the path")

@@ -210,7 +210,7 @@ def open_file(path: Path) -> BufferedReader:
     try:
         return path.open("rb")
     except OSError as error:
-        raise FileProblem(f"{path}: cannot be read, {(error.strerror or str(error)).lower()}; check the path") from None
+        raise FileProblem.of(error, path, "cannot be read", "check the path") from None
 
 
 def texts(raw: list[bytes]) -> list[str]:

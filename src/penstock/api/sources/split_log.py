@@ -191,8 +191,7 @@ class SplitLog:
         try:
             file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
-            problem = (error.strerror or str(error)).lower()
-            raise FileProblem(f"{self.path}: the split log cannot be opened, {problem}; check the path") from None
+            raise FileProblem.of(error, self.path, "the split log cannot be opened", "check the path") from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed, also by a crash
             self._catch_up(file)
@@ -207,8 +206,7 @@ class SplitLog:
             written = os.write(file, line)
             os.fdatasync(file)  # before the entry takes effect
         except OSError as error:
-            problem = (error.strerror or str(error)).lower()
-            raise FileProblem(f"{self.path}: the split log cannot be written, {problem}; free some space") from None
+            raise FileProblem.of(error, self.path, "the split log cannot be written", "free some space") from None
         if written < len(line):  # an incomplete line is not an entry
             raise FileProblem(f"{self.path}: the split log cannot be written completely; free some space")
         self._catch_up(file)

@@ -214,8 +214,7 @@ class _File:
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise FileProblem(f"{path}: cannot be opened, {why}; choose another folder to share") from None
+            raise FileProblem.of(error, path, "cannot be opened", "choose another folder to share") from None
         size = 8 * (2 + 2 * _AREA)
         self.lock()
         try:

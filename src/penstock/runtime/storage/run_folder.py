@@ -181,9 +181,7 @@ def load(folder: Path) -> RunInfo:
     try:
         info: RunInfo = decode_json(path.read_bytes(), RunInfo)
     except OSError as error:
-        raise FileProblem(
-            f"{path}: cannot be read, {(error.strerror or str(error)).lower()}; name a run's folder"
-        ) from None
+        raise FileProblem.of(error, path, "cannot be read", "name a run's folder") from None
     except Undecodable as error:
         raise FileProblem(f"{path}: not what a run writes, {error}; name another run") from None
     return msgspec.structs.replace(info, folder=str(folder))
@@ -373,8 +371,7 @@ class RunLock:
         try:
             self._file = (info.path / LOCK).open("a+")  # not inherited: Java's process outlives a driver for a moment
         except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise FileProblem(f"{info.path / LOCK}: cannot be written, {why}; is the folder yours?") from None
+            raise FileProblem.of(error, info.path / LOCK, "cannot be written", "is the folder yours?") from None
         try:
             _lock(self._file)
         except BlockingIOError:
@@ -480,5 +477,4 @@ def _make(folder: Path, umask: int | None, exist_ok: bool = False) -> None:
             raise
         raise FileProblem(f"{folder}: cannot be made, a file has that name; choose another place") from None
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise FileProblem(f"{folder}: cannot be made, {why}; choose another place") from None
+        raise FileProblem.of(error, folder, "cannot be made", "choose another place") from None
