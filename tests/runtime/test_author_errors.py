@@ -18,7 +18,7 @@ from penstock.api.on_error import ErrorPolicy
 from penstock.model.errors import InvalidInput, PenstockError, UnknownName
 from penstock.runtime.protocol import codec as codecs
 from penstock.runtime.protocol.frames import Data, Farewell, Frame
-from penstock.runtime.worker.state_machine import Outbox
+from penstock.runtime.worker.state_machine import WorkerOutbox
 from penstock.testing import ApplicationFailed, TestCluster, run, tiny_cluster
 from tests.runtime.flows import Given
 
@@ -422,14 +422,14 @@ def test_tuples_that_are_too_large_only_together_are_sent_apart(
 ) -> None:
     monkeypatch.setattr(codecs, "LARGEST_TUPLES", 1000)
     sent: list[int] = []
-    post = Outbox.post
+    post = WorkerOutbox.post
 
-    def counted(outbox: Outbox, to: int, frame: Frame | Farewell) -> None:
+    def counted(outbox: WorkerOutbox, to: int, frame: Frame | Farewell) -> None:
         if isinstance(frame, Data):
             sent.append(len(frame.values))
         post(outbox, to, frame)
 
-    monkeypatch.setattr(Outbox, "post", counted)
+    monkeypatch.setattr(WorkerOutbox, "post", counted)
     sizes = [300 + number for number in range(100)]
     result = run(sized(*sizes), workers=4, sample_tps=sample_tps)
     assert list(result["out"]) == sizes

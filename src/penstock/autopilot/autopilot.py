@@ -15,7 +15,7 @@ from threading import Lock
 import msgspec
 
 from penstock.autopilot.control_target import ControlTarget, Reading, TargetEnded
-from penstock.autopilot.decision import decide, estimate_offered_rates, format_count
+from penstock.autopilot.decision import estimate_offered_rates, format_count, make_decision
 from penstock.autopilot.guard import ATTEMPTS, Anchor, Guard, mean_latencies
 from penstock.autopilot.ledger import (
     STUCK,
@@ -206,7 +206,7 @@ class Autopilot:
                 at=self._target.now(), run=self._run, time=_time(), application=application, cluster=cluster
             )
             self.ledger.append(self._opening)
-        decision = decide(
+        decision = make_decision(
             application,
             cluster,
             self._inputs(settings, application),

@@ -19,7 +19,7 @@ from penstock.policies.registry import placement_policy
 BLOCKED = 0.01  # share of time from which on sources are assumed to emit less than is offered
 
 
-def decide(
+def make_decision(
     application: Application,
     cluster: Cluster,
     inputs: Inputs,
@@ -83,7 +83,7 @@ def replay(episode: Episode, policy: str | None = None) -> Decision:
         placement_policy(policy)  # raises for an unknown policy
     inputs = was.inputs if policy is None else msgspec.structs.replace(was.inputs, policy=policy)
     opening = episode.opening
-    return decide(
+    return make_decision(
         opening.application,
         opening.cluster,
         inputs,

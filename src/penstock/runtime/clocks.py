@@ -12,7 +12,7 @@ KEPT = 64  # readings
 QUICK = 2.0  # round trips of up to this multiple of the shortest are used
 
 
-class Ping(NamedTuple):
+class ClockReading(NamedTuple):
     """One ping."""
 
     at: float  # the worker's clock
@@ -40,11 +40,11 @@ class WorkerClock:
     """The clock of one worker in one incarnation."""
 
     def __init__(self) -> None:
-        self._readings: deque[Ping] = deque(maxlen=KEPT)
+        self._readings: deque[ClockReading] = deque(maxlen=KEPT)
 
     def add(self, sent: float, received: float, at: float) -> None:
         """Add a reading: when the ping was sent and answered by the controller's clock, and the worker's clock."""
-        self._readings.append(Ping(at, at - (sent + received) / 2, (received - sent) / 2))
+        self._readings.append(ClockReading(at, at - (sent + received) / 2, (received - sent) / 2))
 
     @property
     def estimate(self) -> ClockEstimate:

@@ -5,7 +5,7 @@ import pytest
 from penstock.model.errors import PenstockError
 from penstock.runtime.controller.desired_placement import CHECK_S, DesiredPlacement
 from penstock.runtime.controller.membership import Membership
-from penstock.runtime.controller.outbox import Outbox
+from penstock.runtime.controller.outbox import ControllerOutbox
 from penstock.runtime.controller.run_spec import RunState, Site
 from penstock.runtime.protocol.worker_messages import Register
 from penstock.runtime.storage.checkpoints import Journal
@@ -25,7 +25,7 @@ class Parts:
             self.members[number].ready = True
         self.state = RunState(NAMES, ["w0/0", "w1/0"], 1)
         self.state.phase = "running"
-        self.outbox = Outbox(self.members)
+        self.outbox = ControllerOutbox(self.members)
         self.desired = DesiredPlacement(self.state, self.members, self.outbox, None, "checkpoints", self.journal)
 
     def journal(self) -> Journal:

@@ -3,19 +3,19 @@
 import math
 
 from penstock.runtime.controller.membership import Membership
-from penstock.runtime.controller.outbox import Outbox
+from penstock.runtime.controller.outbox import ControllerOutbox
 from penstock.runtime.controller.run_spec import Site
 from penstock.runtime.protocol.controller_messages import Ping
 from penstock.runtime.protocol.worker_messages import Register
 
 
-def outbox() -> Outbox:
+def outbox() -> ControllerOutbox:
     """Return one for three sites: a worker in epoch 1, one without an epoch, and none."""
     members = Membership(tuple(Site(f"w{number}", (f"w{number}/0",)) for number in range(3)), 3.0, 5.0, 0.0)
     for name in ("w0", "w1"):
         members.register(Register(name, "host", 1, 2), 0.0)
     members[0].epoch = 1
-    return Outbox(members)
+    return ControllerOutbox(members)
 
 
 def test_broadcasts_to_workers_that_have_an_epoch() -> None:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from penstock.api.dataflow import output_folders
 from penstock.model.status import CheckpointStatus
-from penstock.runtime.controller.outbox import Outbox
+from penstock.runtime.controller.outbox import ControllerOutbox
 from penstock.runtime.controller.run_spec import RunSpec, RunState
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol import controller_messages, worker_messages
@@ -44,7 +44,7 @@ class CheckpointCoordinator:
         layout: Layout,
         spec: RunSpec,
         state: RunState,
-        outbox: Outbox,
+        outbox: ControllerOutbox,
         event: Callable[[str, str, float], None],
         desired: Sequence[str],
         all_ended: Callable[[], bool],

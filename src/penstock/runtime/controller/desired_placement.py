@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from penstock.runtime.controller.membership import Membership
 from penstock.runtime.controller.operations import Operation
-from penstock.runtime.controller.outbox import Outbox
+from penstock.runtime.controller.outbox import ControllerOutbox
 from penstock.runtime.controller.run_spec import Complete, RunState, fewest
 from penstock.runtime.storage.checkpoints import Journal, write_journal
 from penstock.runtime.storage.disk import StorageJob
@@ -20,7 +20,7 @@ class DesiredPlacement:
         self,
         state: RunState,
         members: Membership,
-        outbox: Outbox,
+        outbox: ControllerOutbox,
         complete: Complete | None,
         folder: str,
         journal: Callable[[], Journal],

@@ -15,7 +15,7 @@ from typing import Protocol
 from penstock.model.errors import PenstockError
 from penstock.model.tuples import TuplePolicies
 from penstock.runtime.controller.membership import Membership
-from penstock.runtime.controller.outbox import Outbox
+from penstock.runtime.controller.outbox import ControllerOutbox
 from penstock.runtime.controller.run_spec import RunState
 from penstock.runtime.handle import MovedTask
 from penstock.runtime.protocol import controller_messages, worker_messages
@@ -65,7 +65,7 @@ class Operations:
         self,
         state: RunState,
         members: Membership,
-        outbox: Outbox,
+        outbox: ControllerOutbox,
         event: Callable[[str, str, float], None],
         changes: _Changes,
         checkpoint_within_s: float,

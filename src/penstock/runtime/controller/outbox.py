@@ -11,7 +11,7 @@ from penstock.runtime.protocol.controller_messages import Command
 from penstock.runtime.storage.disk import StorageJob
 
 
-class Outbox:
+class ControllerOutbox:
     """The effects of a controller. Its shell takes them after every step; scheduled steps run in its own `tick`."""
 
     def __init__(self, members: Membership) -> None:

@@ -19,7 +19,7 @@ from typing import Protocol
 from penstock.model.errors import FileProblem
 from penstock.runtime.controller.checkpoint import CheckpointCoordinator
 from penstock.runtime.controller.membership import Membership
-from penstock.runtime.controller.outbox import Outbox
+from penstock.runtime.controller.outbox import ControllerOutbox
 from penstock.runtime.controller.run_spec import RunSpec, RunState
 from penstock.runtime.storage.disk import Disk, StorageJob
 from penstock.runtime.worker.running_task import last_running
@@ -49,7 +49,7 @@ class RecoveryCoordinator:
         spec: RunSpec,
         state: RunState,
         members: Membership,
-        outbox: Outbox,
+        outbox: ControllerOutbox,
         event: Callable[[str, str, float], None],
         checkpointing: CheckpointCoordinator,
         owner: _Owner,

@@ -9,7 +9,7 @@ new worker like any other, and its tasks return to it.
 from collections.abc import Callable
 
 from penstock.runtime.controller.membership import Membership
-from penstock.runtime.controller.outbox import Outbox
+from penstock.runtime.controller.outbox import ControllerOutbox
 from penstock.runtime.controller.run_spec import RunState
 from penstock.runtime.protocol import controller_messages, worker_messages
 
@@ -18,7 +18,7 @@ class Relocation:
     """The workers of a run that leave."""
 
     def __init__(
-        self, state: RunState, members: Membership, outbox: Outbox, event: Callable[[str, str, float], None]
+        self, state: RunState, members: Membership, outbox: ControllerOutbox, event: Callable[[str, str, float], None]
     ) -> None:
         self._state = state
         self._members = members

@@ -26,7 +26,7 @@ from penstock.runtime.controller.desired_placement import DesiredPlacement
 from penstock.runtime.controller.membership import Membership
 from penstock.runtime.controller.metrics import Metrics
 from penstock.runtime.controller.operations import Operation, Operations, Then
-from penstock.runtime.controller.outbox import Outbox
+from penstock.runtime.controller.outbox import ControllerOutbox
 from penstock.runtime.controller.progress import Progress
 from penstock.runtime.controller.recovery import RecoveryCoordinator
 from penstock.runtime.controller.relocation import Relocation
@@ -65,7 +65,7 @@ class Controller:
         self._created = now
         state = self.state = RunState(layout.names, spec.placement, spec.epoch)
         members = self.members = Membership(spec.sites, config.recovery.lease_s, config.recovery.silence_s, now)
-        outbox = self.outbox = Outbox(members)
+        outbox = self.outbox = ControllerOutbox(members)
         self.telemetry = TelemetryBuffer(
             spec.run, state, members, emulated=spec.emulated is not None, keep=bool(spec.folders.telemetry)
         )

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 FLUSH_S = 1.0
 
 
-class Outbox:
+class WorkerOutbox:
     """The output of a worker to its shell: frames for each worker, messages to the controller, storage jobs."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class Worker:
     ) -> None:
         self.layout = layout or Layout(flow)  # a given one avoids computing it again
         self.clock = clock
-        self.outbox = Outbox()
+        self.outbox = WorkerOutbox()
         self.running_task = RunningTask()
         self.phase = "new"
         self.epoch = 0
