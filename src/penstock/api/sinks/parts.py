@@ -36,6 +36,7 @@ FIRST_EPOCH = 1
 EPOCHS = "epochs"  # a folder of the run
 PATIENCE = 1 << 26  # maximum bytes that a task buffers in memory while the disk is full
 KEPT = 1 << 16  # bytes in memory, beyond which they are written to disk
+BLOCK = 1 << 16  # bytes per write
 FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a full disk
 
 
@@ -104,7 +105,7 @@ class PartFile:
     def _next_block(self) -> bytes:
         """Remove pieces from the front of the buffer, enough for one write."""
         pieces, size = [], 0
-        while self._pieces and size < KEPT:
+        while self._pieces and size < BLOCK:
             pieces.append(self._pieces.popleft())
             size += len(pieces[-1])
         return b"".join(pieces)
