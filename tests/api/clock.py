@@ -1,4 +1,4 @@
-"""A clock that tests set, and what a task is told by it."""
+"""A clock that tests set, and the context of a task that reads it."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from penstock.api.contracts import TaskContext
 
 
 class Clock:
-    """A time that goes where it is told."""
+    """A time that tests set."""
 
     def __init__(self, time: float = 0.0) -> None:
         self.time = time

@@ -27,10 +27,10 @@ def test_every_component_takes_a_policy() -> None:
 
 def test_a_component_that_fails_has_no_policy_so_that_it_costs_nothing() -> None:
     flow = ps.Dataflow("failing")
-    flow.map("said", str, numbers(flow), errors=ps.Fail())
-    flow.map("unsaid", str, flow.map("before", str, flow.source("more", ps.Generated(str, count=1))))
-    assert flow.parts["said"].errors is flow.parts["unsaid"].errors is None
-    assert flow.parts["said"].letters is None
+    flow.map("explicit", str, numbers(flow), errors=ps.Fail())
+    flow.map("default", str, flow.map("before", str, flow.source("more", ps.Generated(str, count=1))))
+    assert flow.parts["explicit"].errors is flow.parts["default"].errors is None
+    assert flow.parts["explicit"].letters is None
 
 
 @pytest.mark.parametrize(

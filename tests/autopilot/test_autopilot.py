@@ -102,12 +102,12 @@ def test_doubles_the_cool_down_after_each_rollback() -> None:
     target = FakeTarget(misplaced)
     loop = pilot(target, BAD)
     found = [loop.step() for _ in range(4)]
-    rests = [
+    pauses = [
         after.decision.at - before.outcome.at
         for before, after in itertools.pairwise(found)
         if before is not None and after is not None and before.outcome is not None
     ]
-    assert rests == pytest.approx([20.0, 40.0, 80.0], abs=1.5)
+    assert pauses == pytest.approx([20.0, 40.0, 80.0], abs=1.5)
     loop._propose = GOOD
     kept = loop.step()
     after = loop.step()

@@ -102,6 +102,6 @@ def test_a_bad_policy_exceeds_the_bound_on_the_twin_for_at_most_one_measuring_in
     assert max(span.mean_s for span in made.spans) > 20 * bound  # there was more than a slot can do
     above = "".join(" " if span.mean_s <= bound else "x" for span in made.spans)
     assert 0 < max(map(len, above.split())) * GUARD.interval_s <= GUARD.measuring_s
-    rests = [after.decision.at - before.at for before, after in zip(outcomes, episodes[1:], strict=False)]
-    assert rests == sorted(rests)
-    assert rests[-1] > 4 * rests[0]
+    pauses = [after.decision.at - before.at for before, after in zip(outcomes, episodes[1:], strict=False)]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] > 4 * pauses[0]

@@ -234,7 +234,7 @@ class Limit(ps.Sink[int]):
     def write(self, values: Sequence[int]) -> None:
         global WRITTEN
         if EMITTED - WRITTEN > MOST:
-            raise InvalidInput("in_flight", f"{EMITTED - WRITTEN} tuples are under way")
+            raise InvalidInput("in_flight", f"{EMITTED - WRITTEN} tuples are in flight")
         WRITTEN += len(values)
 
 

@@ -49,7 +49,7 @@ def test_equal_seeds_produce_equal_runs_and_others_differ() -> None:
 
 
 class Unsaved(Operator[int, int]):
-    """Cannot be saved, from the tuple on that it is told."""
+    """Cannot be saved, from a given tuple on."""
 
     def __init__(self, after: int) -> None:
         self.after, self.seen = after, 0

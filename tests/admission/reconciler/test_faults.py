@@ -251,7 +251,7 @@ def test_a_run_that_does_not_end_is_kept_hold_of_and_stopped_again(bench: Bench)
 
 def test_a_run_that_refuses_to_be_drained_and_stopped_is_stuck(bench: Bench) -> None:
     def refuse(*_: object) -> None:
-        raise PenstockError("its socket is gone")
+        raise PenstockError("its socket was removed")
 
     book = bench.save(one_path())
     bench.settle()
@@ -260,7 +260,7 @@ def test_a_run_that_refuses_to_be_drained_and_stopped_is_stuck(bench: Bench) -> 
     bench.save(release(book, "alpha"))
     bench.settle()
     assert bench.phases() == {"alpha/p0": "stuck"}
-    assert bench.reconciler.state().paths[0].note == "its socket is gone"
+    assert bench.reconciler.state().paths[0].note == "its socket was removed"
     run.end()
     bench.settle()
     assert bench.reconciler.idle
@@ -268,7 +268,7 @@ def test_a_run_that_refuses_to_be_drained_and_stopped_is_stuck(bench: Bench) -> 
 
 def test_a_status_that_cannot_be_had_does_not_hold_back_what_a_run_that_has_ended_took(bench: Bench) -> None:
     def refuse() -> object:
-        raise PenstockError("its driver is gone")
+        raise PenstockError("its driver has died")
 
     bench.save(one_path())
     bench.settle()
@@ -278,7 +278,7 @@ def test_a_status_that_cannot_be_had_does_not_hold_back_what_a_run_that_has_ende
     bench.runs[0].end()
     bench.settle()
     assert spans(bench) == [[(0, 100)]]
-    assert bench.reconciler.state().paths[0].note.endswith("its driver is gone")
+    assert bench.reconciler.state().paths[0].note.endswith("its driver has died")
 
 
 def test_ends_although_a_run_does_not(bench: Bench) -> None:

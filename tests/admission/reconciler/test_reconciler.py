@@ -168,7 +168,7 @@ def test_does_not_start_a_path_that_failed_by_itself_while_its_machine_is_marked
     book = bench.save(two_paths())
     bench.settle()
     path = next(number for number, each in enumerate(book["alpha"].paths) if "w1" in each.elements)
-    bench.runs[path].end("its machine is gone")
+    bench.runs[path].end("its machine has failed")
     bench.settle()
     bench.save(fail(book, "w1").book)
     bench.clock.advance(100.0)
@@ -458,10 +458,10 @@ def test_reports_a_broken_promise_once_and_its_recovery(bench: Bench) -> None:
     crowded = bench.save(admitted(book, crowd, paths=1))
     bench.settle()
     bench.settle()
-    said = [text for text in bench.told if "requested availability" in text]
-    assert len(said) == 1
-    assert said[0].startswith("warning: alpha requested availability 0.98 and has 0.")
-    assert said[0].endswith("penstock cluster admit alpha --again searches for other paths")
+    lines = [text for text in bench.told if "requested availability" in text]
+    assert len(lines) == 1
+    assert lines[0].startswith("warning: alpha requested availability 0.98 and has 0.")
+    assert lines[0].endswith("penstock cluster admit alpha --again searches for other paths")
     bench.save(release(crowded, "gamma"))
     bench.settle()
     assert "alpha: its promise is kept again" in bench.told

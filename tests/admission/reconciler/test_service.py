@@ -99,7 +99,7 @@ def test_two_applications_share_a_bottleneck_by_priority_until_one_leaves(tmp_pa
         assert limits(service) == pytest.approx({"alpha": after["alpha"].rate_tps})
         assert after["alpha"].rate_tps == pytest.approx(CAPACITY, rel=1e-3)
         alone = measured(service, 6.0, warned)["alpha"]  # so that it has the rest within 10 s
-        watch(service, 3.0, warned)  # what was late at the end is said only then
+        watch(service, 3.0, warned)  # delays at the end are reported only then
     assert any("beta: released" in text for text in told)
     assert len(list((tmp_path / "runs").iterdir())) == 2, "no path was restarted"
     assert both.keys() == {"alpha", "beta"}

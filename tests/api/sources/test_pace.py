@@ -210,16 +210,16 @@ def test_another_pace_holds_from_now_on(before: dict[str, Any], after: dict[str,
         slow = opened(task, tasks, clock=clock, **before)
         taken = len(slow.take(START, 1)) + len(slow.take(START + 60.0, 40))
         clock.time = START + 100.0  # most of them are late
-        changed, anew = opened(task, tasks, **after), opened(task, tasks, **after)
+        changed, fresh = opened(task, tasks, **after), opened(task, tasks, **after)
         changed.seek(slow.position())
         changed.take(START, 0)
-        expected = _all(anew, START + 3.0)
+        expected = _all(fresh, START + 3.0)
         assert _all(changed, START + 3.0) == expected
         assert changed.count == taken + len(expected)
-        again = opened(task, tasks, **after)  # the new pace goes on where it was, like any other
+        again = opened(task, tasks, **after)  # the new pace continues where it was, like any other
         again.seek({**changed.position(), "elapsed": 3.0})
         again.take(START + 3.0, 0)
-        assert again.take(START + 4.0, 50) == pytest.approx(anew.take(START + 4.0, 50), abs=1e-9)
+        assert again.take(START + 4.0, 50) == pytest.approx(fresh.take(START + 4.0, 50), abs=1e-9)
 
 
 def test_a_new_rate_holds_at_once_after_a_long_time_at_another() -> None:

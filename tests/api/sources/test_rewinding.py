@@ -131,7 +131,7 @@ def test_lines_that_are_repeated_rewind_exactly(tmp_path: Path, recorded: bool) 
     for given_seconds, position in enumerate(positions):
         again = opened(make, tmp_path, 1, 2, Clock())
         again.seek(json.loads(position))
-        # The second of the last poll is where time goes on from.
+        # Time continues from the second of the last poll.
         times = range(max(0, given_seconds - 1), 30)
         found = poll_at(again, Clock(), times).values
         again.close()

@@ -59,7 +59,7 @@ def test_a_slow_move_ends_without_a_recovery() -> None:
     ended = moving(one, (1, "w1/0"), (2, "w0/0"))
     one.receive(0, worker_messages.MovePrepared(1, 1, ""), 2.0)
     one.receive(0, worker_messages.Pong(0, 2.0), 1.5 + MOVE_S)
-    one.tick(2.5 + MOVE_S)  # worker w1 has said nothing for as long
+    one.tick(2.5 + MOVE_S)  # worker w1 has sent nothing for that long
     assert "the move of task same[0] ends when worker 'w1' has time for it" in str(ended[0].error)
     assert (one.phase, one.epoch, one.recovery.count) == ("running", 1, 0)
     one.receive(1, worker_messages.Moved(1, 1, 2.0, 90.0), 90.0)
@@ -100,8 +100,8 @@ def test_a_drain_releases_a_task_that_prepares_to_move() -> None:
     one.drain(2.5)
     assert "the application is ending" in str(ended[0].error)
     assert of_kind(one, controller_messages.ReleaseTask) == [(0, controller_messages.ReleaseTask(1, 1, 1))]
-    said = [type(command) for _, command in one.outbox.commands]
-    assert said.index(controller_messages.ReleaseTask) < said.index(controller_messages.Drain)
+    sent = [type(command) for _, command in one.outbox.commands]
+    assert sent.index(controller_messages.ReleaseTask) < sent.index(controller_messages.Drain)
 
 
 def test_sends_the_routes_of_an_operation_when_it_starts() -> None:

@@ -131,16 +131,16 @@ def test_launches_nothing_while_workers_are_alive() -> None:
 
 def test_launches_a_job_again_at_once_and_then_after_growing_delays() -> None:
     with scene() as one:
-        rests = []
+        delays = []
         for _ in range(8):
             one.go("w0")
             one.last("w0").end()
             one.tend()
-            rest = 0.0
+            delay = 0.0
             while one.tend(0.25) == []:
-                rest += 0.25
-            rests.append(rest)
-        assert rests == [0.0, 0.25, 0.75, 1.75, 3.75, 7.75, 9.75, 9.75]
+                delay += 0.25
+            delays.append(delay)
+        assert delays == [0.0, 0.25, 0.75, 1.75, 3.75, 7.75, 9.75, 9.75]
         one.come("w0")
         one.tend()
         one.tend(HEALTHY_S + 1)
@@ -272,7 +272,7 @@ def test_relocates_a_worker_once_to_its_replaced_executor() -> None:
         one.tend(EXECUTORS_S)
         one.executors = [B, C]
         one.tend(EXECUTORS_S)
-        first.where = A.id  # what Spark says is late
+        first.where = A.id  # Spark reports it with a delay
         one.come("w0")
         one.tend()
         first.where = B.id

@@ -197,7 +197,7 @@ input()
 
 def test_nothing_remains_after_all_owners_have_left(tmp_path: Path) -> None:
     first: SharedCpu[str] = SharedCpu(tmp_path, "m", "first", 1, 1.0, 1)
-    first.submit(0, 5.0, 1e9, "of a host that was not started anew since")
+    first.submit(0, 5.0, 1e9, "of a host that has not restarted since")
     first.shared.close()
     second: SharedCpu[str] = SharedCpu(tmp_path, "m", "second", 4, 2.0, 1)
     second.submit(0, 4.0, 1.0, "x")

@@ -11,7 +11,7 @@ import penstock as ps
 from penstock.api.contracts import Operator, TaskContext
 from penstock.api.dataflow import Dataflow, Outlet
 from penstock.testing import applications
-from penstock.testing.applications import Count, Environment, Given, Parts, Rows, own_keys
+from penstock.testing.applications import Count, Emitted, Environment, Parts, Rows, own_keys
 from penstock.testing.fault_schedule import FaultSchedule, draw_schedule, drawn_policies
 from penstock.testing.faults import FaultyCluster
 
@@ -53,7 +53,7 @@ def guarded(flow: Dataflow, place: Environment, numbers: Outlet) -> Any:
     return expected
 
 
-def expected(given: Given, _ended: bool) -> Rows:
+def expected(given: Emitted, _ended: bool) -> Rows:
     rows: Rows = {}
     for task, count in enumerate(given.values()):
         for number in range(count):

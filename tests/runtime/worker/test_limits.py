@@ -46,7 +46,7 @@ WAYS: list[dict[str, Any]] = [{"workers": 3}, {"emulate": tiny_cluster(3)}]
 @pytest.mark.parametrize("tasks", [1, 3])
 def test_a_source_emits_exactly_its_limit(way: dict[str, Any], tasks: int) -> None:
     cluster = TestCluster(flow(tasks=tasks), limits={"in": 60.0}, **way).start()
-    assert abs(given(cluster, 1.0) - 60) <= tasks, "those under way on emulated links are not out yet"
+    assert abs(given(cluster, 1.0) - 60) <= tasks, "tuples in flight on emulated links have not arrived"
     assert given(cluster, 10.0) == 600
     assert cluster.controller.status(cluster.clock()).limits == {"in": 60.0}
 

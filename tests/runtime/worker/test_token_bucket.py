@@ -59,4 +59,4 @@ def test_another_rate_counts_from_when_it_changes() -> None:
     bucket.set_rate(0.0, 10.05)
     assert bucket.available(1e6) == 0
     bucket.set_rate(10.0, 20.0)
-    assert bucket.next_token == pytest.approx(20.1), "what came before the pause is gone"
+    assert bucket.next_token == pytest.approx(20.1), "tokens from before the pause have expired"

@@ -22,7 +22,7 @@ from tests.runtime import flows
 SERVICE = 0.002  # s
 NOWHERE = Distances(same_slot_ms=0.0, same_process_ms=0.0, same_host_ms=0.0, other_host_ms=0.0)
 WITHIN = 0.1
-REST = 200  # tuples at the end: those still waiting when a source ends are shared out at once, not as servers get free
+REST = 200  # last tuples: those that wait when a source ends are allocated at once, not as servers become free
 
 
 class Served(NamedTuple):
