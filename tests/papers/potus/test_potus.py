@@ -61,7 +61,7 @@ def made_up(figure: Figure, rng: np.random.Generator) -> pd.DataFrame:
         rows.append({
             **one, "response": float(rng.uniform(5, 6)), "response_p99": 9.0, "cost": cost, "optimum": 5.0,
             "backlog": float(rng.uniform(5, 6)), "growth": 0.0, "unfinished": 0.0, "tuples_a_slot": 20.0,
-            "squared_error": 1.0,
+            "squared_error": 1.0, "served": 100.0, "unequal": 0.2,
         })  # fmt: skip
     table = pd.DataFrame(rows)
     if figure.number == "beyond":
@@ -208,6 +208,8 @@ def test_phantom_claims_hold_of_a_dip_and_fail_of_overload() -> None:
     overloaded = judged(figure, lambda rows: rows.assign(response=10.0 + rows["window"] * rows["phantoms"]))
     assert not holds(overloaded, "best near W = 2")
     assert not holds(overloaded, "nearly nothing")
+    assert holds(judged(figure, lambda rows: rows.assign(response=10.0 + rows["evenly"])), "as a share of real tuples")
+    assert not holds(judged(figure, lambda rows: rows.assign(response=10.0 - rows["evenly"])), "as a share of real")
 
 
 def test_slopes_are_told_from_flat_gaps() -> None:
@@ -344,7 +346,7 @@ def test_summaries_do_what_they_say() -> None:
 @pytest.mark.parametrize(("left", "holds"), [(0.33, False), (0.8, True), (0.95, False), (1.2, False)])
 def test_a_fall_by_about_a_fifth_is_bounded_both_ways(left: float, holds: bool) -> None:
     rows = pd.DataFrame(
-        {"predictor": name, "v": v, "response": response}
+        {"predictor": name, "v": v, "response": response, "seed": 0, "served": 1.0}
         for name in predictions.NAMES
         for v, response in ((0.0, 10.0), (5.0, 10.0 * left))
     )
@@ -353,7 +355,7 @@ def test_a_fall_by_about_a_fifth_is_bounded_both_ways(left: float, holds: bool) 
 
 def costs_of(falls: float, shuffle: Sequence[float]) -> pd.DataFrame:
     """Return rows of POTUS's cost that falls by a share from V = 1 to 100, and of Shuffle's, a value a seed."""
-    shared = {"optimum": 1.0, "growth": 0.0, "unfinished": 0.0, "response": 1.0, "backlog": 1.0}
+    shared = {"optimum": 1.0, "growth": 0.0, "unfinished": 0.0, "response": 1.0, "backlog": 1.0, "unequal": 0.2}
     ways = ("", *(f"spread={way}" for way in costs.OTHER_SPREADS))
     made = []
     for seed, other in enumerate(shuffle):

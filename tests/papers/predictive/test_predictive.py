@@ -169,7 +169,10 @@ def _rows(figure: Figure, rng: np.random.Generator) -> list[dict[str, object]]:
                     ]
             for scheme in ("default", *DECIDING, "twin") if load in LOADS else ():
                 own = {**about, "scheme": scheme, "given": "placement"}
-                rows += [{**own, "what": what, "value": float(rng.uniform(1, 2))} for what in ("time", "predicted")]
+                rows += [
+                    {**own, "what": what, "value": float(rng.uniform(1, 2))}
+                    for what in ("time", "predicted", "machines")
+                ]
     return rows
 
 

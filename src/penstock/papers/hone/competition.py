@@ -42,10 +42,10 @@ DEPTHS = (1, 8)  # of a staircase
 OVERTAKEN_DEPTH = 4
 RATIO_2 = 2.0
 WHY = {  # why a rule does not keep longest-first's ratio
-    RRB: "it idles while tuples wait",
-    LBF_HELD: "it idles while tuples wait",
-    LBF_CONSERVING: "its signal is up to ten slots old",
-    RANDOM: "it does not look at backlogs",
+    RRB: "it idles in the turns of empty queues while tuples wait in others",
+    LBF_HELD: "it idles once the signalled queue is empty while tuples wait in others",
+    LBF_CONSERVING: "its signal is up to ten slots old, so that it may serve a queue that is no longer the longest",
+    RANDOM: "it does not consider backlogs",
 }
 IDLING = (RRB, LBF_HELD)
 
@@ -260,7 +260,8 @@ def _second_theorem(rows: pd.DataFrame) -> Claim:
         f"RRB breaks it in {idle:,} cases ({nothing[RRB]:,} with an optimum of 0); rules that never idle in {others}",
         "none",
         idle + others == 0,
-        "its proof takes the tuples waiting to be as many under every rule: true of those that never idle, not of RRB",
+        "its proof assumes that under every rule the same number of tuples wait. That is true of rules that never "
+        "idle, not of RRB, which idles when an empty queue has its turn",
     )
 
 

@@ -74,7 +74,7 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
         _mostly_above(by_rate),
         _below_at_light_load(by_rate, full),
         _to_one(by_rate),
-        _numbers(by_number),
+        _numbers(by_number, rows),
         _always_above(by_number),
     ]
 
@@ -144,7 +144,9 @@ def _to_one(by_rate: pd.DataFrame) -> Claim:
     )
 
 
-def _numbers(by_number: pd.DataFrame) -> Claim:
+def _numbers(by_number: pd.DataFrame, rows: pd.DataFrame) -> Claim:
+    twenty = rows[(rows["queues"] == 20) & (rows["rule"] == RRB)]
+    fair = float(twenty[[f"jain_{slot}" for slot in SAMPLED]].to_numpy(dtype=np.float64).mean())
     mean = by_number.groupby("queues")["factor"].mean()
     largest = by_number.groupby("queues")["factor"].max()
     text = ", ".join(f"{mean[n]:.2f} at N = {n}" for n in (10, 20, int(mean.index[-1])))
@@ -158,8 +160,9 @@ def _numbers(by_number: pd.DataFrame) -> Claim:
         bool(holds),
         ""
         if holds
-        else "20 queues of 1,000/s are twice what the card can send: by slot 1,000 RRB's backlogs are equal but for a "
-        "few percent; factors of 1.9 are those of N = 10, at the edge of overload; the fall to 1 holds",
+        else "20 queues of 1,000/s bring twice what the card can send, so that all queues grow, whoever sends, and are "
+        f"nearly equal: RRB's own index is {fair:.3f}, and no rule can be more than {1 / fair:.2f} times as fair. "
+        f"Factors of 1.9 occur at N = 10, where the card is just fully used; the fall to 1 holds",
     )
 
 

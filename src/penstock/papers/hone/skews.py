@@ -74,14 +74,14 @@ def _checked(kind: str, largest: dict[str, Spreads]) -> Claim:
 def _why(kind: str, ordered: bool) -> str:
     """Explain the difference from the check's figures, which do not specify the skew."""
     if not ordered:
-        return "another order"
+        return "the order of the rules differs"
     ours = {
         "hot-queue": f"{100 * HOT_SHARE:.0f} % of all tuples in one queue",
         "zipf": f"exponent {ZIPF:g}",
         "on-off": f"bursts of {BURST:g} slots, {100 * ON:.0f} % of the time",
         "batches": f"1 to {WORDS} tuples",
     }
-    return f"the order holds; ours are {ours[kind]}, the check's are not told"
+    return f"the check does not specify its skew; ours is {ours[kind]}. The order of the rules is the check's"
 
 
 def _most_under_skew(rows: pd.DataFrame) -> Claim:

@@ -6,6 +6,7 @@ A case is complete, so that equal cases of several figures are run once: the sys
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,6 +57,7 @@ _FIXED: dict[str, Value] = {
     "forecast": "perfect",
     "phantoms": 0.0,  # false positives per slot in the whole system or, if shared, per real tuple
     "shared": False,
+    "evenly": False,  # whether shared ones are as many at every source, not in proportion to its tuples
     "seed": 0,
 }
 
@@ -100,7 +102,8 @@ def run_system(one: Case) -> Sequence[Row]:
     found = simulate(setting.system, arrivals, policy, warm_up=int(one["warm_up"]), seed=int(one["seed"]))
     came = counts[:, int(one["warm_up"]) :].mean(axis=1)
     wrong = 0.0 if predicted is None else float(((predicted - counts)[lead > 0] ** 2).mean())
-    return [{**measured(setting.system, came, found, slots), "squared_error": wrong}]
+    row = {"squared_error": wrong, "unequal": unequal(setting.system)}
+    return [{**measured(setting.system, came, found, slots), **row}]
 
 
 def spec(one: Case) -> str:
@@ -131,6 +134,13 @@ def measured(system: SlottedSystem, came: Floats, found: Outcome, slots: int) ->
         "tuples_a_slot": float(came.sum()),
         "served": found.hops,
     }
+
+
+def unequal(system: SlottedSystem) -> float:
+    """Return the share of the sources' out-queues whose downstream tasks are not equally far: routing sets the cost."""
+    far = [system.cost[first:last] for first, last in pairwise(system.lanes)]
+    own = [queue for task in np.flatnonzero(system.source) for queue in range(*system.queues[task : task + 2])]
+    return float(np.mean([np.ptp(far[queue]) > 0 for queue in own]))
 
 
 def _setting(one: Case) -> PotusWorkload:
@@ -167,6 +177,8 @@ def _forecaster(one: Case, setting: PotusWorkload) -> Forecaster:
     if one["forecast"] != "false-positive":
         return forecaster(str(one["forecast"]))
     amount = float(one["phantoms"])
-    if not one["shared"]:
+    if one["evenly"]:
+        amount *= float(setting.rates.sum())
+    if one["evenly"] or not one["shared"]:
         amount /= int((setting.rates > 0).sum())
-    return forecaster(f"false-positive:x={amount},share={str(one['shared']).lower()}")
+    return forecaster(f"false-positive:x={amount},share={str(one['shared'] and not one['evenly']).lower()}")

@@ -153,7 +153,8 @@ def _load_claims(rows: pd.DataFrame) -> list[Claim]:
             f"Shuffle / POTUS at V = 3: {_by_load(full)}",
             "0.9 to 1.1 at every such load",
             all(0.9 <= found.mean() <= 1.1 for found in full.values()),
-            f"at V = 0: {_by_load(full_bare)}",
+            "V = 3 holds tuples back where nothing waits, which delays them at every load short of overload; with V = "
+            f"0: {_by_load(full_bare)}",
         ),
         Claim(
             "settings",
@@ -171,7 +172,9 @@ def _load_claims(rows: pd.DataFrame) -> list[Claim]:
             spread(seen),
             "≥ 0.95",
             float(seen.mean()) >= 0.95,
-            f"V = 0, 0.8 on every component; at 0.98 it is {spread(full_seen)}",
+            "V = 0, 0.8 on every component. Counting tuples in flight keeps the tuples of other slots away, but all "
+            "that a task has in one slot still goes to one other task, which takes several slots to serve it; "
+            f"POTUS-plus, which fills queues evenly, ends that (next claim). At 0.98 it is {spread(full_seen)}",
         ),
         Claim(
             "settings",
@@ -238,7 +241,8 @@ def _limit_claims(rows: pd.DataFrame) -> list[Claim]:
             ),
             f"some system is steady at W = 0 and not at W = {WINDOW}",
             any(upset.values()),
-            f"response time W = {WINDOW} / W = 0: "
+            "the claim is that such systems exist; in the four of this figure look-ahead relieves the limit, as tuples "
+            f"leave earlier: response time W = {WINDOW} / W = 0: "
             + ", ".join(f"γ = {limit} {spread(value)}" for limit, value in change.items()),
         ),
     ]

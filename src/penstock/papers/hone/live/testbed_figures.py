@@ -35,8 +35,9 @@ POINTS = 0.1  # tolerance of a reduction
 WORDS = (10, 20, 30)
 STRAGGLER_TAU = 80
 IDLES = (
-    "Storm's sending never idles while a tuple waits, and the signalled queue does once it is empty; the paper's Storm "
-    "falls behind for another reason, its latencies grow with the tuples executed"
+    "LBF as published only sends from the signalled queue, so that the card idles from when that queue is empty until "
+    "the next signal; Storm's sending never idles while a tuple waits. In the paper Storm's latencies grow with the "
+    "number of tuples executed, so that something other than the order of sending slows it down there"
 )
 COLOURS = {STORM: "#4878a8", RRB: "#888888", "lbf": "#d1603d", "conserving": "#5b9a68"}
 
@@ -175,7 +176,9 @@ def _others(figure: str, cases: dict[str, pd.DataFrame], unit: str) -> list[Clai
             f"at {below} of {len(every)} τ; on average {percent(reduction(every))}",
             "upper limit < 1 at every τ",
             below == len(every),
-            "" if below == len(every) else "RRB wastes single turns, LBF the rest of τ",
+            ""
+            if below == len(every)
+            else "RRB idles for single turns of empty queues, LBF as published until the next signal, up to τ",
         ),
         Claim(
             figure,
@@ -184,7 +187,9 @@ def _others(figure: str, cases: dict[str, pd.DataFrame], unit: str) -> list[Clai
             ", ".join(f"{one.text} at {name}{unit}" for name, one in kept.items()),
             "upper limit < 1, every case",
             all(one.high < 1.0 for one in kept.values()),
-            "" if all(one.high < 1.0 for one in kept.values()) else "the order of sending does not change the mean",
+            ""
+            if all(one.high < 1.0 for one in kept.values())
+            else "neither idles while a tuple waits, and then the order of sending does not change the mean delay",
         ),
     ]
 
@@ -315,7 +320,7 @@ def _claims_14(rows: pd.DataFrame) -> list[Claim]:
             ", ".join(f"{percent(1.0 - one.ratio)} at {tau} ms" for tau, one in found.items()),
             "every reduction above the one before",
             grows,
-            "" if grows else "a longer signal idles longer",
+            "" if grows else "the card idles longer the longer a signal is held",
         ),
         *_others("14", _by_case(rows, "nodes"), " nodes"),
     ]
