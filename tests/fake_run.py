@@ -13,8 +13,6 @@ from threading import Event, Lock
 from types import ModuleType
 from typing import Any
 
-import msgspec
-
 from penstock.api.contracts import Sink, Source
 from penstock.api.dataflow import Dataflow
 from penstock.model.cluster import Cluster, Machine
@@ -27,7 +25,7 @@ from penstock.policies.streams import changed
 from penstock.runtime.config import Changes, RunConfig
 from penstock.runtime.control_socket import ControlServer
 from penstock.runtime.handle import LogLine, MovedTask
-from penstock.runtime.storage.run_folder import LogFile, RunInfo, create, write_info
+from penstock.runtime.storage.run_folder import LogFile, RunInfo, create
 from tests.settings import config
 
 
@@ -204,8 +202,6 @@ class Served:
         info = create(
             application, runs, config=config(master="local[4]", folder=folder), emulated="trio", policy="round-robin"
         )
-        info = msgspec.structs.replace(info, config=None)  # it cannot be resumed
-        write_info(info)
         self.handle = FakeHandle(info, drains=drains)
         self._log = LogFile(info)
         self.handle.on_log(self._log)

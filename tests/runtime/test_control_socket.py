@@ -197,9 +197,7 @@ def test_reports_a_killed_driver(tmp_path: Path) -> None:
     pid, _, folder = died.stdout.strip().partition(" ")
     info = load(Path(folder))
     assert info.ended is None
-    with pytest.raises(
-        NoRun, match=rf"is not running: its driver \(pid {pid}\) has died; its telemetry is in {folder}"
-    ):
+    with pytest.raises(NoRun, match=rf"is not running: its driver \(pid {pid}\) has died; resume it with .* {folder}"):
         ask(info, GetStatus())
     Path(info.socket).unlink()
     Path(info.socket).parent.rmdir()

@@ -1,8 +1,6 @@
 """Availabilities at current capacities."""
 
-import json
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +8,6 @@ from msgspec.structs import replace
 
 from penstock.admission import (
     Admitted,
-    BookFile,
     admit,
     fail,
     find_unmet,
@@ -20,7 +17,6 @@ from penstock.admission import (
     restore,
     set_capacity,
 )
-from penstock.admission.book import file as files
 from penstock.admission.book.sharing import current_availability
 from penstock.model.book import Book, Booking
 from penstock.model.topology import Application
@@ -136,16 +132,3 @@ def test_an_estimate_is_repeated_with_the_same_draws() -> None:
     assert current_availability(booking, fails) == booking.achieved_availability
     fewer = replace(booking, paths=(replace(booking.paths[0], kept_share=0.0), *booking.paths[1:]))
     assert 1 - 2 * 0.7 ** (number - 1) < current_availability(fewer, fails) < 1 - 0.7 ** (number - 1)
-
-
-def test_a_book_that_was_saved_with_the_availability_of_admission_is_mended_when_it_is_read(tmp_path: Path) -> None:
-    kept = BookFile(tmp_path / "book.json")
-    lowered = set_capacity(admitted(book(fails=0.1), application("gr", rate=4.0, availability=0.98)), "a--c", 0.5).book
-    kept.save(lowered, None)
-    whole = json.loads(kept.path.read_text())
-    for path in whole["book"]["bookings"][0]["paths"]:
-        path.pop("kept_share", None)  # as it was once written
-    whole["book"]["bookings"][0]["achieved_availability"] = 0.99
-    whole["checksum"] = files._checksum(whole["book"])
-    kept.path.write_text(json.dumps(whole))
-    assert kept.load() == lowered

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from penstock.model.errors import FileProblem, InvalidInput
-from penstock.runtime.storage.run_folder import alive
 
 FORMAT = 7002.0
 MAX_OWNERS = 64  # workers that may share one thing
@@ -275,7 +274,17 @@ def _start_time(pid: int) -> float:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
     except FileNotFoundError:
-        return 0.0 if not os.path.isdir("/proc/self") and alive(pid) else -1.0
+        return 0.0 if not os.path.isdir("/proc/self") and _exists(pid) else -1.0
     except OSError:
         return -1.0
     return -1.0 if fields[0] in (b"Z", b"X") else float(fields[19])
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
