@@ -3,10 +3,19 @@
 import pytest
 
 from penstock.testing.bugs import BUGS, injected
-from penstock.testing.schedules import Totals, first_failure, run_schedule
+from penstock.testing.schedules import Totals, run_schedule
 
 BASE = 1
 MOST = 5_000
+
+
+def first_failure(seeds: range, bug: str) -> int | None:
+    """Return the number of schedules needed to find a bug; None: more than there are."""
+    with injected(bug):
+        for number, seed in enumerate(seeds):
+            if run_schedule(seed, Totals()):
+                return number + 1
+    return None
 
 
 def test_there_is_a_bug_for_every_rule_that_shows_from_outside() -> None:

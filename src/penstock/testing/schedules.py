@@ -94,15 +94,6 @@ def run_schedules(seeds: range, bug: str = "") -> Totals:
     return totals
 
 
-def first_failure(seeds: range, bug: str) -> int | None:
-    """Return the number of schedules needed to find a bug; None: more than there are."""
-    with injected(bug):
-        for number, seed in enumerate(seeds):
-            if run_schedule(seed, Totals()):
-                return number + 1
-    return None
-
-
 def run_all(seeds: range, processes: int, bug: str = "", seconds: float = 0.0) -> Iterator[Totals]:
     """Run schedules in several processes, and yield the results so far after every batch."""
     end = time.monotonic() + seconds if seconds else None
