@@ -12,7 +12,7 @@ import penstock as ps
 from penstock.model.tuples import TuplePolicies
 from penstock.runtime.layout import Layout
 from penstock.runtime.storage import checkpoints
-from penstock.runtime.storage.checkpoints import CheckpointManifest, Journal, Saved, TaskState
+from penstock.runtime.storage.checkpoints import CheckpointManifest, Journal, SavedTask, TaskState
 from penstock.runtime.storage.disk import Posix
 from penstock.runtime.storage.run_folder import RunInfo, create
 from tests.runtime.words import words
@@ -51,7 +51,7 @@ def keep_checkpoint(
         data = b"".join(checkpoints.pack_state(TaskState(False, 10 * task, (), (), (), len(logic)), [logic]))
         position = msgspec.json.encode(states.get(name)).decode() if name.startswith("lines") else ""
         figures = (len(body), len(data), crc32(data), False, 40 if position else 10 * task)
-        tasks.append(Saved(name, "w0.e3", *figures, position, (pending or {}).get(name, ())))
+        tasks.append(SavedTask(name, "w0.e3", *figures, position, (pending or {}).get(name, ())))
         body += data
     DISK.write(f"{checkpoints.folder_of(place(info), number)}/w0.e3", [body])
     slots = {name: f"local/{task % 2}" for task, name in enumerate(names)}

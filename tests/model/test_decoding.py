@@ -23,7 +23,7 @@ from penstock.model.files import load_any, load_costs
 from penstock.pipeline.manifest import Manifest as TableManifest
 from penstock.pipeline.manifest import read_manifest as read_table_manifest
 from penstock.runtime import control_socket as socket
-from penstock.runtime.protocol import controller_messages, encode, frames, handshake, worker_messages
+from penstock.runtime.protocol import controller_messages, encode, frames, transport, worker_messages
 from penstock.runtime.storage import checkpoints
 from penstock.runtime.storage import run_folder as folder
 from penstock.runtime.storage.disk import Posix
@@ -37,7 +37,7 @@ DEEP = 100_000  # levels
 MSGPACK: dict[str, Callable[[bytes], Any]] = {
     "command": controller_messages.decode_command,
     "frame": frames.decode_frame,
-    "greeting": handshake.decode_greeting,
+    "greeting": transport.decode_greeting,
     "worker message": worker_messages.decode_worker_message,
     "task state": msgpack_decoder(checkpoints.TaskState),
     "anything": msgpack_decoder(),
@@ -57,7 +57,7 @@ JSON: dict[str, Callable[[bytes], Any]] = {
     "anything": json_decoder(),
 }
 VALID = [
-    encode(handshake.Hello(handshake.PROTOCOL, "run", 3, 7, b"n" * 16)),
+    encode(transport.Hello(transport.PROTOCOL, "run", 3, 7, b"n" * 16)),
     encode(worker_messages.Register("w0", "127.0.0.1", 4711, 12)),
     encode(worker_messages.Failure(1, "split", 0, "'x'", "ValueError: no", "Traceback")),
     encode(controller_messages.PerformMove(1, 2, 3, "m0/0")),
@@ -125,7 +125,7 @@ def test_whatever_comes_decoders_raise_nothing_but_one_error(form: str) -> None:
 
 def test_the_error_has_a_text_and_the_decoders_own_error_as_its_cause() -> None:
     with pytest.raises(Undecodable, match="utf-8") as caught:
-        handshake.decode_greeting(BAD_TEXT)
+        transport.decode_greeting(BAD_TEXT)
     assert isinstance(caught.value.__cause__, UnicodeDecodeError)
     with pytest.raises(Undecodable, match="Expected `int`, got `str`"):
         decode_msgpack(b"\xa1x", int)
@@ -211,6 +211,6 @@ def test_counts_that_cannot_be_read_are_one_error(tmp_path: Path) -> None:
 def test_msgspec_itself_raises_more_than_its_own_errors() -> None:
     """The reason for all this: were it otherwise, the tests above could not fail."""
     with pytest.raises(UnicodeDecodeError):
-        msgspec.msgpack.Decoder(handshake.Greeting).decode(BAD_TEXT)
+        msgspec.msgpack.Decoder(transport.Greeting).decode(BAD_TEXT)
     with pytest.raises(RecursionError):
         msgspec.msgpack.decode(b"\x91" * DEEP)

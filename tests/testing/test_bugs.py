@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.testing.bugs import BUGS, injected
+from penstock.testing.bugs import BUGS, inject_bug
 from penstock.testing.schedules import Totals, run_schedule
 
 BASE = 1
@@ -11,7 +11,7 @@ MOST = 5_000
 
 def first_failure(seeds: range, bug: str) -> int | None:
     """Return the number of schedules needed to find a bug; None: more than there are."""
-    with injected(bug):
+    with inject_bug(bug):
         for number, seed in enumerate(seeds):
             if run_schedule(seed, Totals()):
                 return number + 1
@@ -31,6 +31,6 @@ def test_a_bug_is_caught_within_five_thousand_schedules(bug: str) -> None:
 
 
 def test_a_bug_ends_with_its_injection() -> None:
-    with injected("ended-sources"):
+    with inject_bug("ended-sources"):
         assert first_failure(range(BASE, BASE + 10), "") is not None
     assert first_failure(range(BASE, BASE + 10), "") is None

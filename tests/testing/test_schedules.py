@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from penstock.testing.applications import NAMES, known_application, visible_rows
-from penstock.testing.bugs import injected
+from penstock.testing.bugs import inject_bug
 from penstock.testing.fault_schedule import CHANGES, FAULTS, LEAST, Fault, draw_schedule
 from penstock.testing.faults import FaultyCluster
 from penstock.testing.promises import Violation, difference
@@ -103,7 +103,7 @@ def test_a_failed_schedule_is_reported_with_its_seed_and_ends_in_an_error() -> N
 
 def test_a_replay_prints_all_events() -> None:
     lines: list[str] = []
-    with injected("publish-first"):
+    with inject_bug("publish-first"):
         cluster = FaultyCluster(draw_schedule(1), lines.append)
         with pytest.raises(Violation, match="is published without a manifest"):
             cluster.run()

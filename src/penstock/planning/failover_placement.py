@@ -19,7 +19,7 @@ from penstock.model.topology import Application
 from penstock.planning.planner import Planner
 from penstock.policies.api import PlacementView
 from penstock.policies.repair import Repair, gain
-from penstock.runtime.controller.run_spec import Complete, fewest
+from penstock.runtime.controller.run_spec import Complete, place_on_fewest
 
 ROOMY_MB = 1e15  # memory of a machine for scoring, which ignores memory
 ANSWER_S = 0.02  # target time for an answer; everything except scoring takes about as long again
@@ -89,7 +89,7 @@ class _Completion:
         strange = [slot for slot, stay in zip(wanted, stays, strict=True) if stay and slot not in number]
         opened = np.array([name in there for name in names])
         if strange or not opened.any():  # slots that are not in the description
-            return fewest(wanted, available)
+            return place_on_fewest(wanted, available)
         kept = [number[slot] if stay else -1 for slot, stay in zip(wanted, stays, strict=True)]
         placed = self.policy.complete(self.view, np.array(kept, dtype=np.int32), opened)
         return [names[slot] for slot in placed]

@@ -39,7 +39,7 @@ class LogLine(msgspec.Struct, frozen=True):
         return self.component if self.task is None else f"{self.component}[{self.task}]"
 
 
-class Steered(Protocol):
+class AutopilotHandle(Protocol):
     """The autopilot of a run. Its methods may be called from any thread."""
 
     def steer(self, policy: str | None = None, shadow: bool | None = None, model: str | None = None) -> PilotStatus:

@@ -23,7 +23,7 @@ from penstock.runtime.controller.process import Driver
 from penstock.runtime.controller.run_spec import routes_of
 from penstock.runtime.controller.state_machine import RunFailed
 from penstock.runtime.controller.worker_supervisor import WorkerSupervisor
-from penstock.runtime.handle import LogLine, MovedTask, Steered
+from penstock.runtime.handle import AutopilotHandle, LogLine, MovedTask
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol.controller_messages import Route
 from penstock.runtime.spark.jobs import Job, SlotJobs
@@ -49,7 +49,7 @@ class Run:
         self.info = info
         self.cluster = cluster  # real or emulated; machines are added as Spark gets executors
         self.supervisor: WorkerSupervisor | None = None  # None: not started yet
-        self.pilot: Steered | None = None  # its autopilot
+        self.pilot: AutopilotHandle | None = None  # its autopilot
         self._layout = layout
         self._driver = driver
         self._jobs = jobs

@@ -214,7 +214,7 @@ BUGS: dict[str, tuple[int, Callable[[], Replacement]]] = {  # the rule that each
 
 
 @contextmanager
-def injected(name: str) -> Iterator[None]:
+def inject_bug(name: str) -> Iterator[None]:
     """Inject a bug into the runtime for the duration of the block; an empty name injects none."""
     if not name:
         yield

@@ -97,13 +97,13 @@ def draw_schedule(seed: int) -> FaultSchedule:
         lease_s=rng.choice((0.3, 0.4)),
         replace_s=rng.choice((0.05, 0.2)),
         faults=_faults(rng) + _switches(policy_rng := random.Random(f"{seed} policies")),  # noqa: S311
-        policies=drawn_policies(policy_rng, layout.application)
+        policies=draw_policies(policy_rng, layout.application)
         if policy_rng.random() < WITH_POLICIES
         else TuplePolicies(),
     )
 
 
-def drawn_policies(rng: random.Random, application: Topology) -> TuplePolicies:
+def draw_policies(rng: random.Random, application: Topology) -> TuplePolicies:
     """Return random tuple policies for an application; without routing if no stream supports the drawn one."""
     slot_ms = rng.choice((0.5, 1.0, 4.0, 20.0))
     drawn = TuplePolicies(routing=rng.choice(ROUTINGS), sending=rng.choice(SENDINGS), slot_ms=slot_ms)

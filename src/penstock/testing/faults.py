@@ -11,7 +11,7 @@ from functools import partial
 from operator import itemgetter
 
 from penstock.runtime.storage import checkpoints
-from penstock.testing.fault_schedule import CHECKPOINTS, LEAST, Fault, FaultSchedule, drawn_policies
+from penstock.testing.fault_schedule import CHECKPOINTS, LEAST, Fault, FaultSchedule, draw_policies
 from penstock.testing.processes import DriverProcess, WorkerProcess
 from penstock.testing.simulated_cluster import SimulatedCluster
 from penstock.testing.simulation import SimulatedLine, SimulatedProcess
@@ -232,7 +232,7 @@ def _switch(cluster: FaultyCluster) -> bool:
     if not _listens(driver):
         return False
     controller = driver.controller
-    tuples = drawn_policies(rng, controller.layout.application)
+    tuples = draw_policies(rng, controller.layout.application)
     moves = [(rng.choice(controller.layout.names), rng.choice(sorted(controller.members.slots)))] * rng.randrange(2)
     cluster.note(f"requests {tuples} and {moves}")
     done = cluster.switched

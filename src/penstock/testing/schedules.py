@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.testing.bugs import BUGS, injected
+from penstock.testing.bugs import BUGS, inject_bug
 from penstock.testing.fault_schedule import FAULTS, draw_schedule
 from penstock.testing.faults import FaultyCluster
 from penstock.testing.promises import Violation
@@ -84,7 +84,7 @@ def run_schedules(seeds: range, bug: str = "") -> Totals:
     totals = Totals()
     gc.disable()  # clusters contain many cycles: collecting them together saves a tenth
     try:
-        with injected(bug):
+        with inject_bug(bug):
             for number, seed in enumerate(seeds):
                 run_schedule(seed, totals)
                 if number % COLLECT == COLLECT - 1:
@@ -120,7 +120,7 @@ def replay_schedule(seed: int, bug: str) -> int:
     schedule = draw_schedule(seed)
     print(schedule)
     cluster = FaultyCluster(schedule, print)
-    with injected(bug):
+    with inject_bug(bug):
         try:
             cluster.run()
         except Violation as violation:

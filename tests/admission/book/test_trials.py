@@ -10,7 +10,7 @@ from penstock.admission import Admitted, SuggestionKind, fail
 from penstock.admission.book.free_capacity import FreeCapacity, Need
 from penstock.admission.book.path_selection import select_paths
 from penstock.admission.book.paths import AdmissionRequest, Shortage
-from penstock.admission.book.suggestions import Trials, rounded_down, rounded_up, suggest_increases
+from penstock.admission.book.suggestions import Trials, round_down, round_up, suggest_increases
 from penstock.model.book import CPU, Book
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.topology import Application, Component, Kind, Stream
@@ -187,9 +187,9 @@ def test_suggests_what_helps_after_restoring_if_that_does_not_suffice() -> None:
 
 def test_numbers_are_rounded_as_they_are_printed() -> None:
     for value in (1.23456, 23.009, 99999.0, 0.00012345678, 7.0):
-        up, down = rounded_up(value), rounded_down(value)
+        up, down = round_up(value), round_down(value)
         assert down <= value <= up
         assert (float(f"{up:.4g}"), float(f"{down:.4g}")) == (up, down)
-        assert (rounded_up(up), rounded_down(down)) == (up, down)
-    assert rounded_up(2.99, digits=1) == 3.0
-    assert rounded_down(0.0) == 0.0
+        assert (round_up(up), round_down(down)) == (up, down)
+    assert round_up(2.99, digits=1) == 3.0
+    assert round_down(0.0) == 0.0

@@ -206,7 +206,7 @@ def checkpointed(run: FakeRun, counted: int, position: object) -> None:
     data = b"".join(bytes(piece) for piece in checkpoints.pack_state(state, [logic]))
     entry = TaskEntry(0, 0, len(data), crc32(data), position is None, counted, "", ())
     disk.write(str(Path(checkpoints.folder_of(place, 1)) / "w0.e1"), [data])
-    saved = checkpoints.saved(entry, "in[0]", "w0.e1")
+    saved = checkpoints.manifest_entry(entry, "in[0]", "w0.e1")
     application = run.launch.flow.application
     manifest = checkpoints.CheckpointManifest(
         run="run",

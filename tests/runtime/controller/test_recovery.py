@@ -226,7 +226,7 @@ def resumed(tmp_path: Path) -> tuple[Prompt, Path]:
     for path in (temporary, final):
         path.write_text(path.name)
     flow = controllers.layout().flow
-    saved = checkpoints.Saved("out[0]", "w0.e1", 0, 0, 0, False, 0, "", ((str(temporary), str(final)),))
+    saved = checkpoints.SavedTask("out[0]", "w0.e1", 0, 0, 0, False, 0, "", ((str(temporary), str(final)),))
     shape = checkpoints.shape_of(flow)
     made = checkpoints.CheckpointManifest(
         run="r",

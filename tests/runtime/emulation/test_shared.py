@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.runtime.emulation import SharedCpu, SharedLink, VirtualCpu, VirtualLink, scale_links, scale_machines
-from penstock.runtime.emulation.shared_memory import CHECK_S, MAX_OWNERS, MAX_SLOTS, Displaced
+from penstock.runtime.emulation.shared_memory import CHECK_S, MAX_OWNERS, MAX_SLOTS, OwnershipLost
 
 quarters = st.integers(0, 40).map(lambda quarter: quarter / 4)  # coarse, so that events often coincide
 anyhow = st.floats(0.0, 3.0)
@@ -144,7 +144,7 @@ def test_a_replacement_inherits_no_jobs_and_displaces_its_predecessor(tmp_path: 
     assert other.complete() == (1.0, 0, "stays")
     assert before.next_completion() == 0.0, "what is done then says so"
     for step in (lambda: before.complete_by(9.0), lambda: before.submit(0, 1.0, 9.0, "x"), lambda: before.used(9.0)):
-        with pytest.raises(Displaced):
+        with pytest.raises(OwnershipLost):
             step()
 
 

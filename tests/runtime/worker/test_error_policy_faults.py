@@ -12,7 +12,7 @@ from penstock.api.contracts import Operator, TaskContext
 from penstock.api.dataflow import Dataflow, Outlet
 from penstock.testing import applications
 from penstock.testing.applications import Count, Emitted, Environment, Parts, Rows, own_keys
-from penstock.testing.fault_schedule import FaultSchedule, draw_schedule, drawn_policies
+from penstock.testing.fault_schedule import FaultSchedule, draw_policies, draw_schedule
 from penstock.testing.faults import FaultyCluster
 
 SCHEDULES = 150
@@ -72,7 +72,7 @@ def a_schedule(seed: int) -> FaultSchedule:
     slots = [f"w{number}/{slot}" for number, count in drawn.sites for slot in range(count)]
     layout = applications.known_application("guarded", drawn.tuples).layout
     placement = tuple(rng.choice(slots) for _ in layout.components)
-    policies = drawn_policies(rng, layout.application)
+    policies = draw_policies(rng, layout.application)
     return replace(drawn, application="guarded", placement=placement, policies=policies)
 
 

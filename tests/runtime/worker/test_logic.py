@@ -6,7 +6,7 @@ import pytest
 
 from penstock.api.contracts import Operator, Source, TaskContext
 from penstock.api.logic import FlatMapOperator, MapOperator
-from penstock.runtime.worker.logic import LogicState, UserError, call_author, listed
+from penstock.runtime.worker.logic import LogicState, UserError, call_author, list_results
 
 
 def test_an_exception_of_a_generator_is_the_authors_too() -> None:
@@ -15,10 +15,10 @@ def test_an_exception_of_a_generator_is_the_authors_too() -> None:
         raise KeyError("x")
 
     with pytest.raises(UserError):
-        listed(broken)
+        list_results(broken)
     with pytest.raises(UserError):
         call_author(lambda: 1 // 0)
-    assert listed(lambda: None) == []
+    assert list_results(lambda: None) == []
 
 
 class Plain(Operator[int, int]):

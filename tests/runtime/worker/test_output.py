@@ -12,7 +12,7 @@ from penstock.api.keys import key_group, owner
 from penstock.model.errors import InvalidInput
 from penstock.model.topology import Grouping
 from penstock.runtime.protocol.frames import END, PROGRESS, Mark, MarkerBody, Waiting
-from penstock.runtime.worker.output import Batch, Lane, OutQueue, Sampled, Sender
+from penstock.runtime.worker.output import Batch, Lane, OutQueue, SampledTuple, Sender
 
 SPREADING = [Grouping.SHUFFLE, Grouping.PARTIAL_KEY, Grouping.LOCAL_OR_SHUFFLE]
 FIXED = [Grouping.FIELDS, Grouping.GLOBAL, Grouping.ALL, Grouping.DIRECT]
@@ -119,7 +119,7 @@ def test_all_sends_every_tuple_to_every_task() -> None:
 
 def test_all_grouping_gives_each_copy_of_a_traced_tuple_its_own_id() -> None:
     out, sender = queue(Grouping.ALL)
-    out.put(["a", "b"], [Sampled(1, 5, 6, 0.5)])
+    out.put(["a", "b"], [SampledTuple(1, 5, 6, 0.5)])
     marks = [item[1] for items in sender.sent.values() for item in items if item[1] is not None]
     assert len({mark.id for mark in marks}) == 3
     assert sender.made == marks[0].id ^ marks[1].id ^ marks[2].id
@@ -211,7 +211,7 @@ def test_keeps_credits_marks_and_markers_through_all_that_can_happen(
     for what, how in steps:
         if what == "put":
             values = [len(put) + place for place in range(len(how))]
-            marks = [Sampled(place, 1, values[place], 0.0) for place, is_one in enumerate(how) if is_one]
+            marks = [SampledTuple(place, 1, values[place], 0.0) for place, is_one in enumerate(how) if is_one]
             sampled.update((mark.parent, mark.parent) for mark in marks)
             put += values
             out.put([(value % 3, value) if grouping is Grouping.DIRECT else value for value in values], marks)
@@ -291,7 +291,7 @@ def test_markers_need_no_credit_and_wait_only_for_tuples_before_them() -> None:
 
 def test_a_queue_moves_with_what_waits_in_it() -> None:
     out, sender = queue(Grouping.FIELDS, 1, window=2)
-    out.put([1, 2, 3, 4], [Sampled(3, 8, 9, 1.5)])
+    out.put([1, 2, 3, 4], [SampledTuple(3, 8, 9, 1.5)])
     out.put_marker(MarkerBody(END, 0, 0))
     state = out.save(lambda _, batch: msgspec.msgpack.encode(batch.values))
     lane = state.lanes[0]

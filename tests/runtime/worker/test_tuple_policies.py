@@ -32,8 +32,8 @@ from penstock.runtime.worker.output import OutQueue
 from penstock.runtime.worker.task import Task
 from penstock.runtime.worker.tuple_policies.router import Router
 from penstock.testing import Captured, TestCluster, tiny_cluster
-from penstock.testing.bugs import injected
-from penstock.testing.fault_schedule import ROUTINGS, SENDINGS, Fault, draw_schedule, drawn_policies
+from penstock.testing.bugs import inject_bug
+from penstock.testing.fault_schedule import ROUTINGS, SENDINGS, Fault, draw_policies, draw_schedule
 from penstock.testing.faults import FaultyCluster
 from tests.runtime import flows
 
@@ -157,7 +157,7 @@ def test_output_is_the_same_under_any_policies_switches_and_moves(seed: int) -> 
     options: dict[str, Any] = {"window": rng.choice([1, 2, 8, 64]), "in_flight": rng.choice([0, 0, 5])}
     options |= {"checkpoint_s": rng.choice([0.0, 0.02]), "seed": seed % 1000}
     flow = flows.build(nodes)
-    options |= {"tuples": drawn_policies(rng, flow.application)}
+    options |= {"tuples": draw_policies(rng, flow.application)}
     cluster = TestCluster(flow, workers=3, emulate=emulated, **options).start()
     slots = [slot for site in cluster.controller.spec.sites for slot in site.slots]
     for _ in range(6):
@@ -165,7 +165,7 @@ def test_output_is_the_same_under_any_policies_switches_and_moves(seed: int) -> 
             cluster.step()
         cluster.advance(0.004 * rng.random())
         moves = [(rng.choice(cluster.layout.names), rng.choice(slots))] * rng.randrange(2)
-        switch = None if moves and rng.random() < 0.5 else drawn_policies(rng, flow.application)
+        switch = None if moves and rng.random() < 0.5 else draw_policies(rng, flow.application)
         cluster.request(moves, lambda _: None, tuples=switch)
     result = cluster.finish()
     assert {sink: Counter(map(repr, values)) for sink, values in result.outputs.items()} == flows.evaluate(nodes)
@@ -367,7 +367,7 @@ def test_no_policy_holds_a_barrier_back() -> None:
     found = cluster.controller.status(cluster.clock()).checkpoint
     assert found is not None
     assert found.number >= 3
-    with injected("policies-hold-barriers"):
+    with inject_bug("policies-hold-barriers"):
         without = stuck().start()
         without.advance(1.0)
         assert without.controller.status(without.clock()).checkpoint is None

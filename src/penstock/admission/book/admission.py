@@ -13,7 +13,7 @@ from penstock.admission.book.path_selection import PathSelection, rank_elements,
 from penstock.admission.book.paths import POLICY, AdmissionRequest
 from penstock.admission.book.sharing import recompute_shares
 from penstock.admission.book.shortages import describe_limit, describe_needs, describe_users, explain_shortage
-from penstock.admission.book.suggestions import Suggestion, suggestions
+from penstock.admission.book.suggestions import Suggestion, find_suggestions
 from penstock.estimate.availability import MAX_PATHS
 from penstock.model.book import BANDWIDTH, CPU, RECEIVING, SENDING, Book, Booking
 from penstock.model.errors import InvalidInput
@@ -118,7 +118,7 @@ def _decided(
 def _refusal(book: Book, request: AdmissionRequest, found: PathSelection, advise: bool) -> Refused:
     if found.shortage is not None:
         found = found._replace(shortage=explain_shortage(request, found.shortage))
-    offers = suggestions(book, request, found) if advise else ()
+    offers = find_suggestions(book, request, found) if advise else ()
     why, binding = _why(book, request, found)
     would = f"; {offers[0].text}" if offers else ""
     return Refused(request.application.name, f"{why}{would}", binding, offers)

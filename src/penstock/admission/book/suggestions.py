@@ -98,12 +98,12 @@ class Trials:
         return found is not None and found.met
 
 
-def rounded_down(value: float) -> float:
+def round_down(value: float) -> float:
     """Round down to the digits that are printed."""
     return _rounded(value, math.floor)
 
 
-def rounded_up(value: float, digits: int = DIGITS) -> float:
+def round_up(value: float, digits: int = DIGITS) -> float:
     """Round up to the digits that are printed."""
     return _rounded(value, math.ceil, digits)
 
@@ -117,7 +117,7 @@ def _rounded(value: float, towards: Callable[[float], int], digits: int = DIGITS
     return float(f"{whole}e{-digits}")  # the number nearest to the printed one
 
 
-def suggestions(book: Book, request: AdmissionRequest, refused: PathSelection) -> tuple[Suggestion, ...]:
+def find_suggestions(book: Book, request: AdmissionRequest, refused: PathSelection) -> tuple[Suggestion, ...]:
     """Return suggestions: restored elements or more paths, the smallest increases, then the others.
 
     A best-effort application without any path needs only some capacity, however little.
@@ -190,7 +190,7 @@ def _more_paths(trials: Trials, refused: PathSelection) -> Suggestion | None:
 
 
 def _best_availability(request: AdmissionRequest, refused: PathSelection) -> Suggestion | None:
-    best = rounded_down(refused.achieved)
+    best = round_down(refused.achieved)
     asked = request.application.availability
     if asked is None or best <= 0 or refused.achieved >= asked:
         return None
@@ -203,8 +203,8 @@ def _best_rate(trials: Trials, refused: PathSelection) -> Suggestion | None:
     wanted, asked = application.guaranteed_tps or 0.0, application.availability
     best, often = _largest(trials, trials.request, _sum_at(trials, refused, asked)), asked
     if best <= 0 and asked is not None and refused.achieved <= 0:  # else the requested rate has some availability
-        little = trials.attempt(trials.room, _asking(trials.request, rounded_down(MIN_SHARE * wanted), asked))
-        often = asked if little is None or little.met else rounded_down(little.achieved)
+        little = trials.attempt(trials.room, _asking(trials.request, round_down(MIN_SHARE * wanted), asked))
+        often = asked if little is None or little.met else round_down(little.achieved)
         if often > 0:
             top = _sum_at(trials, refused, often) or sum(refused.rates)  # lower rates may have paths that higher lack
             best = _largest(trials, _asking(trials.request, wanted, often), top)
@@ -233,12 +233,12 @@ def _largest(trials: Trials, request: AdmissionRequest, top: float) -> float:
     def accepted(rate: float) -> bool:
         return trials.met(trials.room, _asking(request, rate, request.application.availability))
 
-    top = rounded_down(top)
+    top = round_down(top)
     if top <= 0 or accepted(top):
         return top
     low, high = 0.0, top
     for _ in range(HALVINGS):
-        middle = rounded_down((low + high) / 2)
+        middle = round_down((low + high) / 2)
         low, high = (middle, high) if accepted(middle) else (low, middle)
     return low
 
@@ -251,7 +251,7 @@ def _more_for_less(trials: Trials, refused: PathSelection) -> Suggestion | None:
     rate = request.application.guaranteed_tps
     raised = find_sufficient(Trials(book, _asking(request, rate, None)), refused)
     best = Trials(book, request).attempt(raise_capacities(trials.room, raised)) if raised else None
-    often = rounded_down(best.achieved) if best is not None else 0.0
+    often = round_down(best.achieved) if best is not None else 0.0
     if often <= 0:
         return None
     lower = Trials(book, _asking(request, rate, often))
@@ -274,7 +274,7 @@ def _restored_first(trials: Trials, refused: PathSelection) -> Suggestion | None
         return None
     working = replace(book, failed=tuple(name for name in book.failed if name not in names))
     again = select_paths(working, trials.request)
-    then = suggestions(working, trials.request, again)
+    then = find_suggestions(working, trials.request, again)
     if again.met or not then:
         return None
     text = f"when {' and '.join(names)} {'is' if len(names) == 1 else 'are'} restored, {then[0].text}"
@@ -343,7 +343,7 @@ def raise_capacities(room: FreeCapacity, amounts: Mapping[Need, float], share: f
     """Return free capacity with new totals, or with a share of each increase, rounded as they are printed."""
     for need, amount in amounts.items():
         now, (_, unit, _, _) = room.whole(need), _measure(need)
-        room = room.having(need, rounded_up((now + share * (amount - now)) / unit) * unit)
+        room = room.having(need, round_up((now + share * (amount - now)) / unit) * unit)
     return room
 
 
@@ -381,11 +381,11 @@ def _least(trials: Trials, enough: FreeCapacity, need: Need) -> tuple[Suggestion
     """Return the minimum total of one element with all others as in `enough`, and the free capacity with that."""
     kind, unit, thing, measure = _measure(need)
     now, most = trials.room.whole(need) / unit, enough.whole(need) / unit
-    after, too_little = rounded_up(most), now
+    after, too_little = round_up(most), now
     low, high = MIN_SHARE, 1.0
     for _ in range(HALVINGS):
         middle = math.sqrt(low * high)
-        amount = rounded_up(now + middle * (most - now))
+        amount = round_up(now + middle * (most - now))
         if too_little < amount < after:
             less = enough.having(need, amount * unit)
             if trials.met(less):
@@ -394,7 +394,7 @@ def _least(trials: Trials, enough: FreeCapacity, need: Need) -> tuple[Suggestion
                 too_little = amount
         low, high = (low, middle) if amount >= after else (middle, high)
     for digits in range(1, DIGITS):  # of amounts between these, the one with the fewest digits
-        amount = rounded_up(too_little, digits)
+        amount = round_up(too_little, digits)
         if too_little < amount < after and trials.met(less := enough.having(need, amount * unit)):
             after, enough = amount, less
             break
@@ -429,7 +429,7 @@ def _plenty(trials: Trials, need: Need) -> float:
     taken = room.whole(need) - room.free(need)
     amount = max(room.whole(need), taken) + load * trials.request.paths
     _, unit, _, _ = _measure(need)
-    return rounded_up(amount / unit) * unit
+    return round_up(amount / unit) * unit
 
 
 def _memory(application: Application) -> float:

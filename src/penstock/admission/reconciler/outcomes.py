@@ -38,7 +38,7 @@ class Outcomes:
                 application.revive()
             return
         path.run, path.phase, path.note, path.started_at = result.run, PathPhase.RUNNING, "", self._clock()
-        where, rate = ", ".join(used_machines(path.booked)), tps(sum(path.limits.values()))
+        where, rate = ", ".join(used_machines(path.booked)), format_rate(sum(path.limits.values()))
         self._report(f"{application.name}: path {path.name} runs on {where} at {rate}, run {result.run.folder.name}")
 
     def record_failed_start(self, application: LiveApplication, path: LivePath, problem: str) -> None:
@@ -101,7 +101,7 @@ class Outcomes:
         path.retry_at = self._clock() + delay
 
 
-def tps(rate: float) -> str:
+def format_rate(rate: float) -> str:
     """Format a rate."""
     return f"{rate:.4g}/s"
 
@@ -119,7 +119,7 @@ class PromiseMonitor:
 
     def compare(self, book: Book) -> None:
         """Report the promises that a book does not keep and were not reported yet, and those that it keeps again."""
-        missed = {one.application: one.describe(tps, _share) for one in find_unmet(book)}
+        missed = {one.application: one.describe(format_rate, _share) for one in find_unmet(book)}
         for name, text in missed.items():
             if self._missed.get(name) != text:
                 self._report(f"warning: {name} {text}; penstock cluster admit {name} --again searches for other paths")

@@ -35,7 +35,7 @@ from penstock.admission.reconciler.live_path import (
     start_path_run,
     stop_run,
 )
-from penstock.admission.reconciler.outcomes import RETRY_S, Outcomes, PromiseMonitor, tps
+from penstock.admission.reconciler.outcomes import RETRY_S, Outcomes, PromiseMonitor, format_rate
 from penstock.admission.reconciler.state import Key, PathPhase, ReconcilerState, SplitLogRegistry
 from penstock.model.book import Book, Booking
 from penstock.model.cluster import Cluster
@@ -283,9 +283,9 @@ class BookReconciler:
             return
         before, path.limits, path.rejected = _format_limits(path.limits), limits, None
         booked, now = path.booked.rate_tps, sum(limits.values())
-        limited = f" of the {tps(booked)} booked" if path.lower and now < booked else ""
-        if before != tps(now):  # changes below the printed precision are not reported
-            self._report(f"{application.name}: path {path.name} now at {tps(now)}{limited}, was {before}")
+        limited = f" of the {format_rate(booked)} booked" if path.lower and now < booked else ""
+        if before != format_rate(now):  # changes below the printed precision are not reported
+            self._report(f"{application.name}: path {path.name} now at {format_rate(now)}{limited}, was {before}")
 
     def _end_path(self, application: LiveApplication, path: LivePath, manner: EndMode) -> None:
         run, name, splits, within, patience = path.run, path.name, application.splits, self._drain_s, self._stop_s
@@ -341,9 +341,8 @@ class BookReconciler:
         with self._reporting_errors():
             if not path.look():
                 return
-            what = (
-                f"was limited to {_format_limits(path.limits)} by another process, booked: {tps(path.booked.rate_tps)}"
-            )
+            limited, booked = _format_limits(path.limits), format_rate(path.booked.rate_tps)
+            what = f"was limited to {limited} by another process, booked: {booked}"
             lower = "; lower limits are kept until its run ends" if path.lower else ""
             higher = "; higher limits are reset" if path.allowed() != path.limits else ""
             self._report(f"{application.name}: path {path.name} {what}{lower}{higher}")
@@ -373,4 +372,4 @@ def _signature(path: Path) -> tuple[int, ...]:
 
 
 def _format_limits(limits: Mapping[str, float]) -> str:
-    return tps(sum(limits.values())) if limits else "no limit"
+    return format_rate(sum(limits.values())) if limits else "no limit"

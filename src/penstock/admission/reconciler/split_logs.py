@@ -16,24 +16,24 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock.api.dataflow import Dataflow, output_folders
-from penstock.api.sources.split_log import NEW, Block, SplitLog, without
+from penstock.api.sources.split_log import NEW, Block, SplitLog, subtract
 from penstock.model.decoding import decode_msgpack
 from penstock.model.errors import FileProblem
 from penstock.model.topology import Kind
 from penstock.runtime.storage import checkpoints
-from penstock.runtime.storage.checkpoints import CheckpointManifest, Saved
+from penstock.runtime.storage.checkpoints import CheckpointManifest, SavedTask
 from penstock.runtime.storage.disk import Posix
 from penstock.runtime.storage.run_folder import CHECKPOINTS, RunLock, load, write_info
 
 
-class Covered(NamedTuple):
+class CoveredPosition(NamedTuple):
     """Position of a source task."""
 
     counted: int  # tuples that it emitted
     position: Any = None  # the source's own; None: it was closed
 
 
-def settle_run(folder: Path, flow: Dataflow | None = None) -> dict[str, Covered]:
+def settle_run(folder: Path, flow: Dataflow | None = None) -> dict[str, CoveredPosition]:
     """Publish the output of a run's last complete checkpoint, and return the positions it covers, by source task.
 
     The run must have ended and cannot be resumed afterwards. `flow` gives the output folders outside the run's folder.
@@ -49,14 +49,14 @@ def settle_run(folder: Path, flow: Dataflow | None = None) -> dict[str, Covered]
         lock.release()
 
 
-def settle_abandoned(folder: Path, flow: Dataflow | None = None) -> dict[str, Covered]:
+def settle_abandoned(folder: Path, flow: Dataflow | None = None) -> dict[str, CoveredPosition]:
     """Settle a run whose reconciler has ended, if its folder still exists; returns what `settle` does."""
     if not folder.is_dir():
         raise FileProblem(f"{folder}: the run's folder does not exist; restore it or release the application")
     return settle_run(folder, flow)
 
 
-def _settled(folder: Path, flow: Dataflow | None = None) -> dict[str, Covered]:
+def _settled(folder: Path, flow: Dataflow | None = None) -> dict[str, CoveredPosition]:
     disk, place = Posix(), str((folder / CHECKPOINTS).absolute())
     outputs = () if flow is None else output_folders(flow, str(folder.absolute()))
     checkpoints.refuse_outside(disk, place, outputs)
@@ -74,16 +74,16 @@ def _settled(folder: Path, flow: Dataflow | None = None) -> dict[str, Covered]:
     }
 
 
-def _is_source(manifest: CheckpointManifest, saved: Saved) -> bool:
+def _is_source(manifest: CheckpointManifest, saved: SavedTask) -> bool:
     kind, _ = manifest.shape.components[component_of(saved.task)]
     return kind == Kind.SOURCE.value
 
 
-def _covered(disk: Posix, place: str, manifest: CheckpointManifest, saved: Saved) -> Covered:
+def _covered(disk: Posix, place: str, manifest: CheckpointManifest, saved: SavedTask) -> CoveredPosition:
     path = join(checkpoints.folder_of(place, manifest.number), saved.file)
     data = checkpoints.read(disk, path, saved.offset, saved.size, saved.checksum)
     _, logic = checkpoints.unpack_state(data, path)
-    return Covered(saved.counted, decode_msgpack(logic, strict=False) if logic else None)
+    return CoveredPosition(saved.counted, decode_msgpack(logic, strict=False) if logic else None)
 
 
 def component_of(task: str) -> str:
@@ -153,7 +153,7 @@ class Splits:
             return self.give_back(path, {})
         return self.give_back(path, settle_abandoned(Path(folder), self.flow))
 
-    def give_back(self, path: str, covered: Mapping[str, Covered]) -> int:
+    def give_back(self, path: str, covered: Mapping[str, CoveredPosition]) -> int:
         """Return to the others the tuples of a path that its last checkpoint does not cover; return their number.
 
         The path's run must have ended; `covered` is by task, `component[number]`.
@@ -186,7 +186,7 @@ class Splits:
             found |= log.runs
         return found
 
-    def _positions(self, source: str, path: str, covered: Mapping[str, Covered]) -> dict[str, Any]:
+    def _positions(self, source: str, path: str, covered: Mapping[str, CoveredPosition]) -> dict[str, Any]:
         log = self._logs[source]
         log.look()
         found = {}
@@ -208,7 +208,7 @@ def _waiting(log: SplitLog, ended: int) -> bool:
     for blocks in log.blocks.values():
         for block in blocks:
             if block.of != NEW:
-                left[block.of] = without(left[block.of], block.start, block.stop)
+                left[block.of] = subtract(left[block.of], block.start, block.stop)
     return log.next < ended or any(start < stop for spans in left for start, stop in spans)
 
 

@@ -62,7 +62,7 @@ class LineReader:
         self.offset += size
         self.line += len(raw)
         self._skip_exhausted()
-        return texts(raw)
+        return decode_lines(raw)
 
     @property
     def tail(self) -> bytes:
@@ -213,7 +213,7 @@ def open_file(path: Path) -> BufferedReader:
         raise FileProblem.of(error, path, "cannot be read", "check the path") from None
 
 
-def texts(raw: list[bytes]) -> list[str]:
+def decode_lines(raw: list[bytes]) -> list[str]:
     """Decode lines without their line ends; only the last may lack one."""
     return b"".join(raw).decode("utf-8", "replace").replace("\r\n", "\n").split("\n")[: len(raw)]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.api.contracts import Source, TaskContext, Timed
-from penstock.api.sources.line_reader import LineReader, first_line, input_files, open_file, texts
+from penstock.api.sources.line_reader import LineReader, decode_lines, first_line, input_files, open_file
 from penstock.api.sources.pace import ArrivalProcess, Pace, check_number
 from penstock.model.errors import InvalidInput
 
@@ -181,7 +181,7 @@ class _Times:
         self.speed = speed
         self.base = 0.0  # when the current round started
         self.latest = 0.0  # when the previous line was due
-        line = texts([head])[0] if head else ""
+        line = decode_lines([head])[0] if head else ""
         self.first = self._seconds(line) if head else 0.0  # time of the first of all lines
         if self.first is None:
             problem = f"expected the first line to start with a date like {self.stamp}, got {line[:60]!r}"
@@ -193,7 +193,7 @@ class _Times:
 
     def turn(self, tail: bytes) -> None:
         """Start the next round when the last line of this one was due."""
-        self._due(texts([tail])[0])
+        self._due(decode_lines([tail])[0])
         self.base = self.latest
 
     def position(self) -> list[float | None]:

@@ -44,7 +44,7 @@ class Block(msgspec.Struct, frozen=True, tag="block"):
     place: Place | None = None
 
 
-class Returned(msgspec.Struct, frozen=True):
+class ReturnedNumbers(msgspec.Struct, frozen=True):
     """Numbers that were returned, and the source's position before the first of them."""
 
     spans: list[tuple[int, int]]
@@ -56,7 +56,7 @@ class PathAbandoned(msgspec.Struct, frozen=True, tag="given up"):
     """An abandoned path, which must take no more, with its unfinished numbers, in one atomic entry."""
 
     path: str
-    returned: list[Returned] = []
+    returned: list[ReturnedNumbers] = []
 
 
 class PathStarted(msgspec.Struct, frozen=True, tag="ran"):
@@ -94,7 +94,7 @@ class SplitLog:
         self.weights: Mapping[str, float] = {}
         self.place = BEGINNING  # the furthest known position
         self.blocks: dict[str, list[Block]] = {}  # by taker
-        self.returns: list[Returned] = []
+        self.returns: list[ReturnedNumbers] = []
         self.given_up: set[str] = set()  # number of tuples, once known
         self.runs: dict[str, str] = {}  # path -> folder of its run
         self._left: list[list[tuple[int, int]]] = []  # of each return, the ranges not yet taken again
@@ -164,7 +164,7 @@ class SplitLog:
         with self._locked() as file:
             if path in self.given_up:
                 return 0
-            returned: list[Returned] = []
+            returned: list[ReturnedNumbers] = []
             for taker in [name for name in self.blocks if name.rpartition("/")[0] == path]:
                 returned += unfinished(self.blocks[taker], self.returns, positions.get(taker), self.place)
             self._append(file, PathAbandoned(path, returned))
@@ -236,7 +236,7 @@ class SplitLog:
                     problem = f"a block is of return {of}, there are {len(self._left)}"
                     raise FileProblem(f"{self.path}: the split log is damaged, {problem}; restore a copy of it")
                 else:
-                    self._left[of] = without(self._left[of], start, stop)
+                    self._left[of] = subtract(self._left[of], start, stop)
             case PathAbandoned(path, returned):
                 self.given_up.add(path)
                 self.returns += returned
@@ -249,7 +249,7 @@ class SplitLog:
                 self.ended = at
 
 
-def without(spans: list[tuple[int, int]], start: int, stop: int) -> list[tuple[int, int]]:
+def subtract(spans: list[tuple[int, int]], start: int, stop: int) -> list[tuple[int, int]]:
     """Return ranges of numbers without those from `start` to before `stop`."""
     left: list[tuple[int, int]] = []
     for first, last in spans:
@@ -258,8 +258,8 @@ def without(spans: list[tuple[int, int]], start: int, stop: int) -> list[tuple[i
 
 
 def unfinished(
-    taken: list[Block], returns: list[Returned], position: Mapping[str, Any] | None, known: Place = BEGINNING
-) -> list[Returned]:
+    taken: list[Block], returns: list[ReturnedNumbers], position: Mapping[str, Any] | None, known: Place = BEGINNING
+) -> list[ReturnedNumbers]:
     """Return the parts of a taker's blocks that a position does not cover, one return for each reader needed.
 
     known: a position in the source from which to read if the taker's position has none and `known` is not too late.
@@ -277,5 +277,5 @@ def unfinished(
         if at is None:  # it had not started to read there
             near = known if known[0] <= min(own)[0] else BEGINNING
             at = near if of == NEW else (returns[of].offset, returns[of].position)
-        found.append(Returned(sorted(own), *at))
+        found.append(ReturnedNumbers(sorted(own), *at))
     return found

@@ -18,7 +18,7 @@ from penstock.cli.run_view import age
 from penstock.model.decoding import Undecodable, decode_msgpack
 from penstock.model.errors import FileProblem, PenstockError, UnknownName, choices, nearest
 from penstock.runtime.storage import checkpoints as kept
-from penstock.runtime.storage.checkpoints import CheckpointManifest, Saved, load_manifest, numbers
+from penstock.runtime.storage.checkpoints import CheckpointManifest, SavedTask, load_manifest, numbers
 from penstock.runtime.storage.disk import Posix
 from penstock.runtime.storage.run_folder import NoRun, RunInfo, find_run
 
@@ -184,7 +184,7 @@ def _headline(info: RunInfo, row: Row, manifest: CheckpointManifest) -> str:
     return text + (", the last one" if manifest.last else "")
 
 
-def _about(task: Saved, published: bool) -> str:
+def _about(task: SavedTask, published: bool) -> str:
     """Describe a task: whether its source had ended, the files of its sink."""
     parts = ["at its end"] if task.ended else []
     files = f"{plural(len(task.pending), 'file')} {'published' if published else 'to be published'}"
@@ -216,7 +216,7 @@ def _show_task(info: RunInfo, manifest: CheckpointManifest, task: str, most: int
         console.print(f"[dim]{len(items) - most:,} more; show them with --most {len(items)}[/]")
 
 
-def _state(info: RunInfo, manifest: CheckpointManifest, task: str) -> tuple[Saved, Any]:
+def _state(info: RunInfo, manifest: CheckpointManifest, task: str) -> tuple[SavedTask, Any]:
     """Return a task of a checkpoint and the state of its logic."""
     names = {saved.task: saved for saved in manifest.tasks}
     if task not in names:

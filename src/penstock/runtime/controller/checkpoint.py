@@ -143,7 +143,9 @@ class CheckpointCoordinator:
             shape=checkpoints.shape_of(self._layout.application),
             placement=dict(zip(names, self._desired, strict=True)),
             files={saved.file: saved.size for saved in self._saved.values() if saved.entries},
-            tasks=tuple(checkpoints.saved(entry, names[task], file) for task, (entry, file) in sorted(entries.items())),
+            tasks=tuple(
+                checkpoints.manifest_entry(entry, names[task], file) for task, (entry, file) in sorted(entries.items())
+            ),
             last=all(entry.ended for entry, _ in entries.values()),
         )
         self._active, self.writing = False, True

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from penstock.runtime.controller.membership import Membership
 from penstock.runtime.controller.operations import Operation
 from penstock.runtime.controller.outbox import ControllerOutbox
-from penstock.runtime.controller.run_spec import Complete, RunState, fewest
+from penstock.runtime.controller.run_spec import Complete, RunState, place_on_fewest
 from penstock.runtime.storage.checkpoints import Journal, write_journal
 from penstock.runtime.storage.disk import StorageJob
 
@@ -29,7 +29,7 @@ class DesiredPlacement:
         self._state = state
         self._members = members
         self._outbox = outbox
-        self._complete = complete or fewest
+        self._complete = complete or place_on_fewest
         self._folder = folder
         self._journal = journal
         self._waiting: list[Callable[[float], None]] = []  # for the journal to be written

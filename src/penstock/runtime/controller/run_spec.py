@@ -77,7 +77,7 @@ def check_placement(layout: Layout, sites: Sequence[Site], placement: Sequence[s
             raise UnknownName(f"plan.{layout.names[task]}", f"no worker has slot {slot!r}; {nearest(slot, slots)}")
 
 
-def fewest(wanted: Sequence[str], available: Sequence[str]) -> list[str]:
+def place_on_fewest(wanted: Sequence[str], available: Sequence[str]) -> list[str]:
     """Place tasks whose slot is unavailable on the slots with the fewest tasks; keep all others."""
     counts = dict.fromkeys(available, 0)
     for slot in wanted:

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from penstock.runtime.emulation.cpu import VirtualCpu
 from penstock.runtime.emulation.network import VirtualLink
-from penstock.runtime.emulation.shared_memory import Displaced, SharedValues, scale
+from penstock.runtime.emulation.shared_memory import OwnershipLost, SharedValues, scale
 
 Token = TypeVar("Token")
 SLOTS = 2**20  # per owner: an owner's number times this is the number of its first slot
@@ -57,12 +57,12 @@ class SharedCpu(VirtualCpu[Token]):
     def next_completion(self) -> float:
         """Return when the next job of this worker will be complete if no worker adds one.
 
-        It is now if this worker is no longer an owner: the next change raises `Displaced`.
+        It is now if this worker is no longer an owner: the next change raises `OwnershipLost`.
         """
         if self.shared.version != self._known:
             try:
                 self.shared.read(self._load)
-            except Displaced:
+            except OwnershipLost:
                 self._next = max(self._now, 0.0)
         return self._next
 

@@ -37,7 +37,7 @@ _FRESH = (1.0, 1.0, -math.inf, 0.0)  # a factor of 1, the first owner's number, 
 T = TypeVar("T")
 
 
-class Displaced(RuntimeError):
+class OwnershipLost(RuntimeError):
     """The process is no longer an owner: another has replaced it, or it was considered dead."""
 
 
@@ -137,7 +137,7 @@ class SharedValues:
         numbers = self._file.read()
         begin = _HEAD + 1 + 5 * int(numbers[_HEAD])
         if self.number not in numbers[_HEAD + 1 : begin : 5]:
-            raise Displaced(f"this worker is no longer an owner of {self.what}")
+            raise OwnershipLost(f"this worker is no longer an owner of {self.what}")
         self.factor = numbers[_FACTOR]
         return numbers, begin
 

@@ -23,7 +23,7 @@ class _TooLarge(Exception):
     """A tuple that is too large for a frame."""
 
 
-class Unreadable:
+class UnreadableTuple:
     """Replaces a tuple that is not of the declared type in its batch, until it is processed."""
 
     def __init__(self, raw: bytes, error: BaseException) -> None:
@@ -88,7 +88,7 @@ class Codec:
             raise _TooLarge(f"it takes {size / 1e6:,.1f} MB, at most {LARGEST_TUPLES / 1e6:,.1f} MB can be sent")
 
     def decode(self, values: bytes, *, strict: bool = True) -> list[Any]:
-        """Decode a batch; a value that is not of the declared type raises `InvalidInput`, or becomes `Unreadable`."""
+        """Decode a batch; a value of another type than declared raises `InvalidInput`, or becomes `UnreadableTuple`."""
         try:
             return self._decode(values)
         except KeyboardInterrupt:
@@ -96,7 +96,8 @@ class Codec:
         except BaseException:  # noqa: S110  the tuple that raised is found below; damaged bytes raise there
             pass
         found = self._decode_each(values)
-        if strict and (bad := next((value for value in found if isinstance(value, Unreadable)), None)) is not None:
+        bad = next((value for value in found if isinstance(value, UnreadableTuple)), None)
+        if strict and bad is not None:
             raise bad.error
         return found
 
@@ -110,7 +111,7 @@ class Codec:
                 continue
             value = shown(decode_msgpack(raw))
             problem = f"tuple {value} is not of the declared type: {_line(error)}"
-            found.append(Unreadable(raw, InvalidInput(f"{self.stream}.emits", problem)))
+            found.append(UnreadableTuple(raw, InvalidInput(f"{self.stream}.emits", problem)))
             found[-1].error.__cause__ = error
         return found
 
@@ -121,7 +122,7 @@ class Codec:
 
 def _unchanged(value: Any) -> Any:
     """Encode an undecodable tuple unchanged, from its original bytes."""
-    if isinstance(value, Unreadable):
+    if isinstance(value, UnreadableTuple):
         return msgspec.Raw(value.raw)
     raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
 

@@ -66,7 +66,7 @@ class TaskState(Wire):
     letters: bytes = b""  # state of its dead-letter sink
 
 
-class Saved(msgspec.Struct, frozen=True):
+class SavedTask(msgspec.Struct, frozen=True):
     """A task in a manifest."""
 
     task: str
@@ -101,7 +101,7 @@ class CheckpointManifest(msgspec.Struct, frozen=True, kw_only=True):
     shape: Shape
     placement: dict[str, str]  # task -> slot
     files: dict[str, int]  # sizes
-    tasks: tuple[Saved, ...]
+    tasks: tuple[SavedTask, ...]
     last: bool = False  # all sources have ended: none follows
 
     @property
@@ -182,10 +182,10 @@ def unpack_state(data: bytes, path: str) -> tuple[TaskState, bytes]:
     return state, data[4 + size :]
 
 
-def saved(entry: TaskEntry, name: str, file: str) -> Saved:
+def manifest_entry(entry: TaskEntry, name: str, file: str) -> SavedTask:
     """Return a task's entry in the manifest."""
     figures = (entry.offset, entry.size, entry.checksum, entry.ended, entry.counted)
-    return Saved(name, file, *figures, entry.position, entry.pending)
+    return SavedTask(name, file, *figures, entry.position, entry.pending)
 
 
 def write_manifest(disk: Disk, folder: str, manifest: CheckpointManifest) -> None:

@@ -19,7 +19,7 @@ from penstock.api.contracts import Operator, Sink, Source, TaskContext
 from penstock.api.logic import Logic
 from penstock.api.on_error import DeadLetter, ErrorPolicy, Retry, Skip
 from penstock.model.errors import shown
-from penstock.runtime.protocol.codec import Unreadable
+from penstock.runtime.protocol.codec import UnreadableTuple
 from penstock.runtime.worker.logic import LogicState, UserError, call_author
 
 _LOG = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ class ErrorGuard:
             call_author(self._dead_letters.close)
 
     def _apply(self, value: Any) -> list[Any]:
-        if isinstance(value, Unreadable):
+        if isinstance(value, UnreadableTuple):
             raise value.error
         if isinstance(self._logic, Sink):
             self._logic.write([value])
@@ -158,7 +158,7 @@ class ErrorGuard:
     def give_up(self, name: str, value: Any, error: BaseException, where: str = "") -> None:
         """Skip a tuple or end the run: no retry is left, or retries are useless because the tuple cannot be sent."""
         policy = self._policy.then if isinstance(self._policy, Retry) else self._policy
-        if isinstance(value, Unreadable):
+        if isinstance(value, UnreadableTuple):
             name, value = "emits", value.value
         if not isinstance(policy, Skip) or self._dead_letters is None:
             raise UserError(shown(value), where) from error

@@ -18,7 +18,7 @@ from penstock.runtime.protocol.transport import Connection, ConnectionLost, Watc
 HEARTBEAT_S = 0.5
 
 
-class Leased(Protocol):
+class LeaseHolder(Protocol):
     """What heartbeats are sent for: a worker."""
 
     turns: int
@@ -42,7 +42,7 @@ class ControllerAddress(NamedTuple):
 class HeartbeatThread(threading.Thread):
     """Sends heartbeats from a worker's first epoch to its end, on its own connection, which it reopens if it breaks."""
 
-    def __init__(self, worker: Leased, controller: ControllerAddress, lease_s: float) -> None:
+    def __init__(self, worker: LeaseHolder, controller: ControllerAddress, lease_s: float) -> None:
         super().__init__(name="penstock heartbeat", daemon=True)
         self._worker = worker
         self._controller = controller

@@ -38,7 +38,7 @@ def call_author(function: Callable[..., Any], *arguments: Any, about: str = "", 
         raise UserError(about, name or getattr(function, "__name__", "")) from error
 
 
-def listed(
+def list_results(
     function: Callable[..., Iterable[Any] | None], *arguments: Any, each: Callable[[Any], Any] | None = None
 ) -> list[Any]:
     """Return the result of an author's method as a list; an exception, even in a generator, becomes a `UserError`.

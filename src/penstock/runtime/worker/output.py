@@ -31,7 +31,7 @@ class Batch(NamedTuple):
     marks: list[Mark]  # in order of place
 
 
-class Sampled(NamedTuple):
+class SampledTuple(NamedTuple):
     """A sampled tuple that has just been emitted and has no id yet."""
 
     place: int  # position among the tuples emitted with it
@@ -85,7 +85,7 @@ class Lane:
     def collect(self, value: Any, mark: Mark | None) -> None:
         """Add a tuple that the queue binds to the lane, with its mark if it is sampled."""
         if mark is not None:
-            self.collected_marks.append(moved(mark, len(self.collected)))
+            self.collected_marks.append(move_mark(mark, len(self.collected)))
         self.collected.append(value)
 
     def take_collected(self) -> Batch:
@@ -99,7 +99,7 @@ class Lane:
         self.backlog += len(batch.values)
         last = self.waiting[-1] if self.waiting else None
         if isinstance(last, Batch):
-            last.marks.extend(shifted(batch.marks, len(last.values)))
+            last.marks.extend(shift_marks(batch.marks, len(last.values)))
             last.values.extend(batch.values)
         else:
             self.waiting.append(batch)
@@ -273,7 +273,7 @@ class OutQueue:
         """The number of waiting tuples."""
         return len(self.values) + self._bound
 
-    def put(self, values: list[Any], sampled: Sequence[Sampled] = ()) -> None:
+    def put(self, values: list[Any], sampled: Sequence[SampledTuple] = ()) -> None:
         """Accept tuples, and send those that can be sent."""
         if not values:  # none of them is for this output
             return
@@ -283,7 +283,7 @@ class OutQueue:
         else:
             marks = self._marked(sampled)
             if self._bind is None:
-                self.marks.extend(shifted(marks, len(self.values)))
+                self.marks.extend(shift_marks(marks, len(self.values)))
                 self.values.extend(values)
             else:
                 self._bind(values, marks)
@@ -320,7 +320,7 @@ class OutQueue:
             else:
                 self.bind_in_turn()
 
-    def _marked(self, sampled: Sequence[Sampled]) -> list[Mark]:
+    def _marked(self, sampled: Sequence[SampledTuple]) -> list[Mark]:
         new_id = self._sender.new_id
         return [Mark(place, root, new_id(root), parent, emitted) for place, root, parent, emitted in sampled]
 
@@ -425,7 +425,7 @@ class OutQueue:
 
     def bind_by_load(self, load: Callable[[Lane], float], ignore_credit: bool = False) -> None:
         """Bind each tuple to the less loaded of its key's two lanes, until neither has room; or bind all tuples."""
-        bound, marks = 0, by_place(self.marks)
+        bound, marks = 0, index_by_place(self.marks)
         for value in self.values:
             try:
                 ready: Sequence[Lane] = self._two_lanes(value)
@@ -523,7 +523,7 @@ class OutQueue:
         self._append(self.lanes[0], Batch(list(values), marks))
 
     def _bind_direct(self, values: list[Any], marks: list[Mark]) -> None:
-        at = by_place(marks)
+        at = index_by_place(marks)
         for place, pair in enumerate(values):
             try:
                 lane, value = self._direct_lane(pair)
@@ -576,7 +576,7 @@ def _encoded(batch: Batch, encode: Callable[[Batch], bytes]) -> Waiting:
     return Waiting(encode(batch), len(batch.values), tuple(batch.marks))
 
 
-def by_place(marks: Iterable[Mark]) -> dict[int, Mark]:
+def index_by_place(marks: Iterable[Mark]) -> dict[int, Mark]:
     """Return marks by the positions of their tuples."""
     return {mark.place: mark for mark in marks}
 
@@ -585,15 +585,15 @@ def cut_batch(values: list[Any], marks: list[Mark], count: int) -> Batch:
     """Cut the first tuples off a list, in place."""
     taken = Batch(values[:count], [mark for mark in marks if mark.place < count])
     del values[:count]
-    marks[:] = shifted([mark for mark in marks if mark.place >= count], -count)
+    marks[:] = shift_marks([mark for mark in marks if mark.place >= count], -count)
     return taken
 
 
-def shifted(marks: Iterable[Mark], by: int) -> list[Mark]:
+def shift_marks(marks: Iterable[Mark], by: int) -> list[Mark]:
     """Return marks with shifted positions."""
-    return [moved(mark, mark.place + by) for mark in marks]
+    return [move_mark(mark, mark.place + by) for mark in marks]
 
 
-def moved(mark: Mark, place: int) -> Mark:
+def move_mark(mark: Mark, place: int) -> Mark:
     """Return a mark with another position."""
     return Mark(place, mark.root, mark.id, mark.parent, mark.emitted)

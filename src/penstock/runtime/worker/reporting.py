@@ -112,7 +112,7 @@ class Reporter:
         return report
 
 
-def failure(epoch: int, context: TaskContext | None, error: Exception, *, retries_disk: bool) -> Failure:
+def describe_failure(epoch: int, context: TaskContext | None, error: Exception, *, retries_disk: bool) -> Failure:
     """Return the report of an exception; `context` is that of the task whose code ran."""
     cause = error.__cause__ if isinstance(error, UserError) and error.__cause__ is not None else error
     text = str(cause) if isinstance(cause, PenstockError) else f"{type(cause).__name__}: {cause}"

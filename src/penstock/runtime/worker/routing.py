@@ -7,12 +7,12 @@ from penstock.api.keys import key_name
 from penstock.model.errors import InvalidInput, shown
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol import codec as codecs
-from penstock.runtime.protocol.codec import Unreadable
+from penstock.runtime.protocol.codec import UnreadableTuple
 from penstock.runtime.protocol.controller_messages import Peer
 from penstock.runtime.protocol.frames import MOVE, Credit, Data, Envelope, Mark, Marker, MarkerBody, Waiting
 from penstock.runtime.worker.input import Delivery, InChannel
 from penstock.runtime.worker.logic import UserError
-from penstock.runtime.worker.output import Batch, Lane, OutQueue, Sender, by_place, cut_batch, moved
+from penstock.runtime.worker.output import Batch, Lane, OutQueue, Sender, cut_batch, index_by_place, move_mark
 from penstock.runtime.worker.running_task import RunningTask
 from penstock.runtime.worker.task import Task
 from penstock.runtime.worker.tracing import Tracer
@@ -67,7 +67,7 @@ class TaskDirectory:
         del self.here[task.number]
 
 
-class HandedOver(NamedTuple):
+class LocalBatch(NamedTuple):
     """Tuples passed within the process to a task that has not arrived yet."""
 
     stream: int
@@ -78,7 +78,7 @@ class HandedOver(NamedTuple):
     sent: float
 
 
-Early = Data | Marker | Credit | HandedOver  # input that arrives before its task
+Early = Data | Marker | Credit | LocalBatch  # input that arrives before its task
 
 
 class _Carrier(Protocol):
@@ -179,7 +179,7 @@ class Exchange(Sender):
     ) -> None:
         task = self.directory.here.get(target)
         if task is None:
-            self._arrivals.keep(target, HandedOver(queue.stream, queue.source, number, values, marks, now))
+            self._arrivals.keep(target, LocalBatch(queue.stream, queue.source, number, values, marks, now))
             return
         channel = task.inbox.channels[queue.stream, queue.source]
         self._accept(task, channel, number, Delivery(channel, values, marks, now, now, 0, self.directory.me))
@@ -229,9 +229,9 @@ class Exchange(Sender):
         delivery = Delivery(channel, values, frame.marks, frame.sent, at, size, frame.sender)
         self._accept(task, channel, frame.number, delivery)
 
-    def deliver_early(self, task: Task, item: Data | Marker | HandedOver) -> None:
+    def deliver_early(self, task: Task, item: Data | Marker | LocalBatch) -> None:
         """Deliver an item to a task that arrived after it."""
-        if not isinstance(item, HandedOver):
+        if not isinstance(item, LocalBatch):
             self.deliver(item, 0, self._now())
             return
         channel = task.inbox.channels[item.stream, item.source]
@@ -260,8 +260,8 @@ class Exchange(Sender):
         """Decode tuples that waited in an out-queue on another worker."""
         values = self._codecs[queue.stream].decode(waiting.values, strict=False)
         batch = Batch(values, list(waiting.marks))
-        if any(isinstance(value, Unreadable) for value in values):
-            self._keep(queue, batch, [value.error if isinstance(value, Unreadable) else None for value in values])
+        if any(isinstance(value, UnreadableTuple) for value in values):
+            self._keep(queue, batch, [value.error if isinstance(value, UnreadableTuple) else None for value in values])
         return batch
 
     def _sendable(self, queue: OutQueue, batch: Batch, encode: Callable[[list[Any]], Payload]) -> Payload:
@@ -274,13 +274,13 @@ class Exchange(Sender):
 
     def _keep(self, queue: OutQueue, batch: Batch, problems: Sequence[BaseException | None]) -> None:
         """Remove the tuples with problems from a batch, in place."""
-        marks = by_place(batch.marks)
+        marks = index_by_place(batch.marks)
         left = [place for place, problem in enumerate(problems) if problem is None]
         for place, problem in enumerate(problems):
             if problem is not None:
                 self.refuse(queue, "emits", batch.values[place], marks.get(place), problem)
         batch.values[:] = [batch.values[place] for place in left]
-        batch.marks[:] = [moved(marks[place], new) for new, place in enumerate(left) if place in marks]
+        batch.marks[:] = [move_mark(marks[place], new) for new, place in enumerate(left) if place in marks]
 
     def refuse(self, queue: OutQueue, name: str, value: Any, mark: Mark | None, error: BaseException) -> None:
         """Skip an emitted tuple that cannot be sent, or end the run, according to its task's error policy."""

@@ -36,7 +36,7 @@ from penstock.runtime.worker.flow_control import CreditControl
 from penstock.runtime.worker.input import InChannel
 from penstock.runtime.worker.logic import UserError
 from penstock.runtime.worker.migration import ArrivingTasks, Migration
-from penstock.runtime.worker.reporting import UNKNOWN, ProcessUsage, Reporter, failure
+from penstock.runtime.worker.reporting import UNKNOWN, ProcessUsage, Reporter, describe_failure
 from penstock.runtime.worker.routing import Early, Exchange, TaskDirectory
 from penstock.runtime.worker.running_task import RunningTask
 from penstock.runtime.worker.task import SourceLimits, Task
@@ -566,4 +566,4 @@ class Worker:
     def _failure(self, task: Task | None, error: Exception) -> worker_messages.Failure:
         # A disk that prevents tasks from being reopened may recover.
         restoring = self.phase == "restoring" and self.epoch > 1
-        return failure(self.epoch, None if task is None else task.context, error, retries_disk=restoring)
+        return describe_failure(self.epoch, None if task is None else task.context, error, retries_disk=restoring)

@@ -20,8 +20,8 @@ from penstock.runtime.protocol.worker_messages import TaskReport
 from penstock.runtime.storage.checkpoints import TaskState
 from penstock.runtime.worker.error_policy import ErrorGuard
 from penstock.runtime.worker.input import Inbox
-from penstock.runtime.worker.logic import LogicState, UserError, call_author, listed
-from penstock.runtime.worker.output import Batch, OutQueue, Sampled
+from penstock.runtime.worker.logic import LogicState, UserError, call_author, list_results
+from penstock.runtime.worker.output import Batch, OutQueue, SampledTuple
 from penstock.runtime.worker.service_time import BatchSize, MeasuredServiceTime
 from penstock.runtime.worker.token_bucket import TokenBucket
 
@@ -53,7 +53,7 @@ class SourceLimits(NamedTuple):
     rates: Mapping[str, float] = {}  # component -> tuples per second of all its tasks, if limited; may change
 
 
-class Polled(NamedTuple):
+class PolledTuples(NamedTuple):
     """The tuples of one poll of a source."""
 
     values: list[Any]
@@ -169,7 +169,7 @@ class Task:
             return []
         return values
 
-    def put(self, values: list[Any], sampled: Sequence[Sampled] = ()) -> None:
+    def put(self, values: list[Any], sampled: Sequence[SampledTuple] = ()) -> None:
         """Emit tuples: put them into the out-queues."""
         self.emitted += len(values)
         if self._outputs:
@@ -207,7 +207,7 @@ class Task:
 
     def finish(self) -> None:
         """Emit the last tuples of an operator, then END: its input has ended."""
-        last = listed(self.logic.finish) if isinstance(self.logic, Operator) else []
+        last = list_results(self.logic.finish) if isinstance(self.logic, Operator) else []
         if last:
             self.put(last)
         self.put_marker(MarkerBody(END))
@@ -222,7 +222,9 @@ class Task:
         if self.guard is not None:
             self.guard.flush(now)
 
-    def _with_outputs(self, values: list[Any], sampled: Sequence[Sampled]) -> tuple[list[Any], Sequence[Sampled]]:
+    def _with_outputs(
+        self, values: list[Any], sampled: Sequence[SampledTuple]
+    ) -> tuple[list[Any], Sequence[SampledTuple]]:
         """Return the tuples that name one of the outputs; the error policy decides on the others."""
         problems = [self._output_problem(pair) for pair in values]
         if not any(problems):
@@ -274,11 +276,11 @@ class Task:
             if attempt.retry_at is not None:
                 heapq.heappush(self.context.timers, when)
             return attempt.emitted
-        return listed(self.logic.on_timer, when) if isinstance(self.logic, Operator) else []
+        return list_results(self.logic.on_timer, when) if isinstance(self.logic, Operator) else []
 
     # Sources
 
-    def poll(self, now: float, limit: int, *, timed: bool = False, polled: int = 0) -> Polled | None:
+    def poll(self, now: float, limit: int, *, timed: bool = False, polled: int = 0) -> PolledTuples | None:
         """Poll a source for the tuples that are due, within its limits; None: no tuples now.
 
         timed: keep calls short. polled: number of tuples from earlier calls that are not emitted yet.
@@ -304,8 +306,8 @@ class Task:
             return None
         dues = [now] * len(values) if given is None else list(given)
         if bucket is None:
-            return Polled(values, dues, dues)
-        return Polled(values, dues, [max(both) for both in zip(dues, bucket.take(len(values), now), strict=True)])
+            return PolledTuples(values, dues, dues)
+        return PolledTuples(values, dues, [max(both) for both in zip(dues, bucket.take(len(values), now), strict=True)])
 
     def _poll_logic(self, now: float, limit: int) -> tuple[list[Any], Sequence[float] | None]:
         """Return the tuples of a source and their due times; after the last tuples, note that it is finishing."""
@@ -385,7 +387,7 @@ class Task:
         """Finish the files of a sink, and of dead letters; return a disk problem, which does not end the run."""
         try:
             if isinstance(self.logic, Sink) and not self.closed:
-                self.pending += listed(self.logic.prepare, each=_publishable)
+                self.pending += list_results(self.logic.prepare, each=_publishable)
             if self.guard is not None:
                 self.pending += map(_publishable, self.guard.prepare())
         except UserError as error:
@@ -629,11 +631,11 @@ def _publishable(pair: tuple[str, str]) -> tuple[int, Pending]:
     return 0, (str(name), str(final))
 
 
-def _of_output(values: list[Any], sampled: Sequence[Sampled], output: str) -> tuple[list[Any], list[Sampled]]:
+def _of_output(values: list[Any], sampled: Sequence[SampledTuple], output: str) -> tuple[list[Any], list[SampledTuple]]:
     """Return the tuples of one named output."""
     kept: list[Any] = []
     at = {one.place: one for one in sampled}
-    marks: list[Sampled] = []
+    marks: list[SampledTuple] = []
     for place, (name, value) in enumerate(values):
         if name == output:
             if place in at:

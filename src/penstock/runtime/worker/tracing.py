@@ -15,7 +15,7 @@ from penstock.runtime.protocol.controller_messages import Peer
 from penstock.runtime.protocol.frames import Mark
 from penstock.runtime.protocol.worker_messages import Ack, Root
 from penstock.runtime.worker.input import Delivery
-from penstock.runtime.worker.output import Sampled
+from penstock.runtime.worker.output import SampledTuple
 from penstock.runtime.worker.task import Task
 
 ADAPT_S = 0.25  # the minimum interval over which a source's rate is measured
@@ -96,18 +96,18 @@ class Tracer:
         """Set the other workers."""
         self._peers = peers
 
-    def sample(self, task: Task, dues: Sequence[float], emitted: float) -> list[Sampled]:
+    def sample(self, task: Task, dues: Sequence[float], emitted: float) -> list[SampledTuple]:
         """Start trees for some of the tuples that a source emits."""
         sampler = self._samplers.get(task.number)
         if sampler is None:
             sampler = self._samplers[task.number] = Sampler(self._sample_tps)
-        sampled: list[Sampled] = []
+        sampled: list[SampledTuple] = []
         for place in sampler.pick(task.counted, len(dues), emitted):
             root = self._ids.getrandbits(63)
             self._roots.append(Root(root, task.number, dues[place], emitted))
             self.record(RecordKind.ROOT, emitted, root=root, id=root, task=task.name, due=dues[place], emitted=emitted)
             self.ack(root, 0, emitted)
-            sampled.append(Sampled(place, root, root, emitted))
+            sampled.append(SampledTuple(place, root, root, emitted))
         return sampled
 
     def new_id(self, root: int) -> int:
@@ -123,7 +123,7 @@ class Tracer:
 
     def processed(
         self, task: Task, delivery: Delivery, mark: Mark, started: float, finished: float, results: range
-    ) -> list[Sampled]:
+    ) -> list[SampledTuple]:
         """Note that a sampled tuple was processed; return the marks of its results.
 
         results: the positions of its results among the tuples that are emitted together.
@@ -132,7 +132,7 @@ class Tracer:
         task.note_response_time(finished - delivery.arrived)
         if self._keep:
             self._record_hop(task, delivery, mark, started, finished)
-        return [Sampled(place, mark.root, mark.id, finished) for place in results]
+        return [SampledTuple(place, mark.root, mark.id, finished) for place in results]
 
     def _record_hop(self, task: Task, delivery: Delivery, mark: Mark, started: float, finished: float) -> None:
         channel, sender = delivery.channel, self._peers[delivery.sender]

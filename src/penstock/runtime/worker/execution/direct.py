@@ -10,7 +10,7 @@ from penstock.runtime.protocol.controller_messages import Route
 from penstock.runtime.protocol.frames import Envelope
 from penstock.runtime.worker.execution.interface import Handlers, MachineUsage
 from penstock.runtime.worker.input import Delivery
-from penstock.runtime.worker.output import Sampled
+from penstock.runtime.worker.output import SampledTuple
 from penstock.runtime.worker.routing import TaskDirectory
 from penstock.runtime.worker.running_task import RunningTask
 from penstock.runtime.worker.task import CHUNK, TURN_S, Task
@@ -176,7 +176,7 @@ class Direct:
         """Process tuples of a batch, each sampled one alone, until the time is over or the next needs a later retry."""
         clock, guard = self.now, task.guard
         emitted: list[Any] = []
-        sampled: list[Sampled] = []
+        sampled: list[SampledTuple] = []
         end = min(item.taken + task.portion(), len(item.values))
         while item.taken < end:
             values, mark = item.peek(min(task.batch_size.count, end - item.taken))

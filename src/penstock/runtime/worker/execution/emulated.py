@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 from penstock.model.cluster import Machine
 from penstock.runtime.emulation import Fidelity, ServiceTimes, SharedCpu, VirtualCpu
-from penstock.runtime.emulation.shared_memory import Displaced, SharedValues
+from penstock.runtime.emulation.shared_memory import OwnershipLost, SharedValues
 from penstock.runtime.layout import Layout
 from penstock.runtime.protocol.frames import Mark
 from penstock.runtime.worker.execution.emulated_network import EmulatedNetwork, Emulation, EventQueue
 from penstock.runtime.worker.execution.interface import Handlers, MachineUsage
 from penstock.runtime.worker.input import Delivery
-from penstock.runtime.worker.output import Sampled
+from penstock.runtime.worker.output import SampledTuple
 from penstock.runtime.worker.routing import TaskDirectory
 from penstock.runtime.worker.running_task import RunningTask
 from penstock.runtime.worker.task import TURN_S, Task
@@ -269,7 +269,7 @@ class Emulated:
             self._start(slot_name, at)
 
     def _emit(self, job: TupleInService, delivery: Delivery, at: float) -> None:
-        sampled: Sequence[Sampled] = ()
+        sampled: Sequence[SampledTuple] = ()
         if job.mark is not None:
             results = range(len(job.emitted))
             sampled = self._tracer.processed(job.task, delivery, job.mark, job.started, at, results)
@@ -323,7 +323,7 @@ class Emulated:
         """Return the used fraction of the emulated cores, the maximum event delay, and a warning if it matters."""
         try:
             used = self._cpu.used(now)
-        except Displaced:  # the next event detects this, too, and ends the epoch for this worker
+        except OwnershipLost:  # the next event detects this, too, and ends the epoch for this worker
             used = self._used
         share, self._used = (used - self._used) / (interval * self._machine.cores), used
         self._note_service()
