@@ -1,6 +1,4 @@
-"""What machines record of memory and of what they have: a process what it uses, and which share of the machine that it
-was told of; an emulated machine what its tasks declare, and what it is described to have.
-"""
+"""Memory and capacity of machines in telemetry: of a process, its use; of an emulated machine, what is declared."""
 
 import os
 
