@@ -18,7 +18,7 @@ import msgspec
 from penstock.api.contracts import Operator, Sink
 from penstock.api.dataflow import Dataflow
 from penstock.api.on_error import DeadLetter
-from penstock.model.cluster import Cluster
+from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import InvalidInput, PenstockError
 from penstock.model.limits import Limits, update_limits
 from penstock.model.plan import Plan, to_placement
@@ -73,8 +73,6 @@ class Captured(Sink[Any]):
 
 def tiny_cluster(machines: int = 2, slots: int = 1) -> Cluster:
     """Return machines with different speeds, for tests."""
-    from penstock.model.cluster import Machine
-
     return Cluster(
         name="tiny",
         machines=tuple(Machine(name=f"m{n}", slots=slots, cores=slots, speed=1.0 + n) for n in range(machines)),

@@ -71,7 +71,7 @@ def admit(
 
 
 def replan(
-    book: Book, name: str, *, policy: str | None = None, paths: int = 8, advise: bool = True, estimate: bool = False
+    book: Book, name: str, *, policy: str | None = None, paths: int = 8, estimate: bool = False
 ) -> Admitted | Refused:
     """Search for an application's paths again, on working elements that others leave free.
 
@@ -83,7 +83,7 @@ def replan(
     request = AdmissionRequest(
         booking.application, policy or booking.policy, paths, booking.seed, booking.priority, True
     )
-    return _decided(book, replace(book, bookings=others), position, request, booking.given, advise)
+    return _decided(book, replace(book, bookings=others), position, request, booking.given, advise=True)
 
 
 def _decided(

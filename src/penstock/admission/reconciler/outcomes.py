@@ -21,11 +21,11 @@ HEALTHY_S = 60.0  # a run that lasted this long resets the count of failures
 class Outcomes:
     """Records starts and ends of runs; only the reconciler's thread calls it.
 
-    report: called with a line for every event that a person should know. retry_s: see `RETRY_S`.
+    report: called with a line for every event that a person should know.
     """
 
-    def __init__(self, report: Callable[[str], None], clock: Callable[[], float], retry_s: float) -> None:
-        self._report, self._clock, self._retry_s = report, clock, retry_s
+    def __init__(self, report: Callable[[str], None], clock: Callable[[], float]) -> None:
+        self._report, self._clock = report, clock
 
     def record_start(self, application: LiveApplication, path: LivePath, result: StartResult) -> None:
         """Record a start: the run is there, or is tried again after a delay."""
@@ -96,7 +96,7 @@ class Outcomes:
         return f"next attempt in {path.retry_at - self._clock():.0f} s"
 
     def _back_off(self, path: LivePath, problem: str) -> None:
-        delay = min(self._retry_s * 2.0**path.failures, MAX_RETRY_S)
+        delay = min(RETRY_S * 2.0**path.failures, MAX_RETRY_S)
         path.phase, path.note, path.failures = PathPhase.BACKOFF, problem, path.failures + 1
         path.retry_at = self._clock() + delay
 

@@ -35,7 +35,7 @@ from penstock.admission.reconciler.live_path import (
     start_path_run,
     stop_run,
 )
-from penstock.admission.reconciler.outcomes import RETRY_S, Outcomes, PromiseMonitor, format_rate
+from penstock.admission.reconciler.outcomes import Outcomes, PromiseMonitor, format_rate
 from penstock.admission.reconciler.state import Key, PathPhase, ReconcilerState, SplitLogRegistry
 from penstock.model.book import Book, Booking
 from penstock.model.cluster import Cluster
@@ -73,17 +73,15 @@ class BookReconciler:
         clock: Callable[[], float] = time.monotonic,
         spawn: Spawn = in_thread,
         scale: Scale = lambda *_: None,
-        drain_s: float = DRAIN_S,
         stop_s: float = STOP_S,
-        retry_s: float = RETRY_S,
     ) -> None:
         self.path = Path(book)
         self.book: Book | None = None  # as last read
         self.applications: dict[Key, LiveApplication] = {}
         self._flows, self._start = flows, start
         self._report, self._clock, self._spawn, self._scale = report, clock, spawn, scale
-        self._drain_s, self._stop_s = drain_s, stop_s
-        self._outcomes = Outcomes(report, clock, retry_s)
+        self._stop_s = stop_s
+        self._outcomes = Outcomes(report, clock)
         self._promises = PromiseMonitor(report)
         self._done: SimpleQueue[tuple[LivePath, StartResult | EndResult]] = SimpleQueue()
         self._signature: tuple[int, ...] = ()  # of the file that was read
@@ -288,13 +286,13 @@ class BookReconciler:
             self._report(f"{application.name}: path {path.name} now at {format_rate(now)}{limited}, was {before}")
 
     def _end_path(self, application: LiveApplication, path: LivePath, manner: EndMode) -> None:
-        run, name, splits, within, patience = path.run, path.name, application.splits, self._drain_s, self._stop_s
+        run, name, splits, patience = path.run, path.name, application.splits, self._stop_s
         assert run is not None, "only a running path is ended"
         if path.goal is Goal.DOWN and manner is EndMode.STOP and path.phase is not PathPhase.STUCK:
             failed = ", ".join(self._book.failed_of(path.booked))
             self._report(f"{application.name}: path {name} uses {failed}, which has failed: the path is given up")
         path.busy, path.phase = True, PathPhase.DRAINING if manner is EndMode.DRAIN else PathPhase.STOPPING
-        self._spawn(lambda: self._done.put((path, end_path_run(run, manner, within, patience, splits, name))))
+        self._spawn(lambda: self._done.put((path, end_path_run(run, manner, DRAIN_S, patience, splits, name))))
 
     # Outcomes
 

@@ -13,12 +13,13 @@ from msgspec.structs import replace
 
 from penstock.admission.book.file import BookFile
 from penstock.admission.reconciler.launch import Flows, Launch, PathRun, Start, count_workers
-from penstock.admission.reconciler.outcomes import RETRY_S
-from penstock.admission.reconciler.reconciler import DRAIN_S, BookReconciler, Scale
+from penstock.admission.reconciler.reconciler import BookReconciler, Scale
 from penstock.admission.reconciler.state import ReconcilerState, logs_folder, state_file
 from penstock.model.cluster import Cluster
 from penstock.model.errors import FileProblem, InvalidInput, PenstockError
 from penstock.runtime.config import Checkpointing, Execution, RunConfig, Telemetry
+from penstock.runtime.emulation import scale_links, scale_machines
+from penstock.runtime.storage.run_folder import refuse_unwritable
 from penstock.startup.callbacks import StartCallbacks
 from penstock.startup.sessions import session
 from penstock.startup.start import start
@@ -96,8 +97,6 @@ def serve(
     runs: Path | str = "runs",
     workers: int | None = None,
     checkpoint_s: float | None = None,
-    drain_s: float = DRAIN_S,
-    retry_s: float = RETRY_S,
     telemetry: bool = True,
     report: Callable[[str], None] | None = None,
 ) -> BookService:
@@ -112,11 +111,8 @@ def serve(
     workers: worker processes of the session, one per machine of a path. Default: twice what the book needs now.
     checkpoint_s: seconds between checkpoints of a path, default 5. When a path is given up, other paths process again
     what came after its last checkpoint.
-    drain_s: maximum time to drain a released path. retry_s: time before a failed run is started again.
     telemetry: whether runs write it. report: called with a line for every event.
     """
-    from penstock.runtime.storage.run_folder import refuse_unwritable
-
     path, say = Path(book), report or (lambda _: None)
     found = BookFile(path).load()
     needed = count_workers(found)
@@ -129,7 +125,7 @@ def serve(
         stack.enter_context(session(room))
         start = _starter(Path(runs), machines, checkpoint_s, telemetry)
         scale = _scaler(machines)
-        reconciler = BookReconciler(path, flows, start, report=say, scale=scale, drain_s=drain_s, retry_s=retry_s)
+        reconciler = BookReconciler(path, flows, start, report=say, scale=scale)
         return BookService(reconciler, stack.pop_all())
     raise AssertionError("the stack holds nothing that hides an exception")
 
@@ -194,7 +190,6 @@ def _starter(runs: Path, machines: Path, checkpoint_s: float | None, telemetry: 
 
 def _scaler(machines: Path) -> Scale:
     """Return a function that scales the capacities of emulated machines and links for all runs."""
-    from penstock.runtime.emulation import scale_links, scale_machines
 
     def scale(cluster: Cluster, factors: Mapping[str, float]) -> None:
         known = cluster.machine_index

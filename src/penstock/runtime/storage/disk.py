@@ -152,10 +152,10 @@ class Writer:
     is reported like any other; if `strict`, `conclude` raises its exception.
     """
 
-    def __init__(self, wake: Callable[[], None], disk: Disk | None = None, strict: bool = False) -> None:
+    def __init__(self, wake: Callable[[], None], strict: bool = False) -> None:
         self._wake = wake
         self._strict = strict
-        self._disk = disk or Posix()
+        self._disk = Posix()
         self._jobs: deque[StorageJob] = deque()
         self._done: deque[tuple[StorageJob, Any, str]] = deque()
         self._defect: Exception | None = None
