@@ -1,8 +1,7 @@
 import pytest
 
 from penstock.autopilot.control_target import Reading
-from penstock.autopilot.guard import Guard
-from penstock.autopilot.measurement import Measurement, Stage
+from penstock.autopilot.guard import Guard, Measurement, Stage
 
 GUARD = Guard(readings=3, settling=4)
 PLACED = {"a[0]": "m0/0"}

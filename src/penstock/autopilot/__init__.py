@@ -2,8 +2,8 @@
 
 It sees a running application only as a `ControlTarget` (`control_target`): a run (`live_target`), the twin
 (`twin_target`) or a fake of a test. A decision is a pure function of what was observed (`proposal`, `decision`), so it
-can be repeated from the `ledger`, with the same policy or another. `guard` limits what may be done, `measurement`
-judges the effect, `autopilot` performs the steps, and `pilot` does so in a thread beside a run.
+can be repeated from the `ledger`, with the same policy or another. `guard` limits what may be done and judges
+the effect, `autopilot` performs the steps, and `pilot` does so in a thread beside a run.
 """
 
 from typing import TYPE_CHECKING

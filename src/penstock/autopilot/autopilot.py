@@ -1,6 +1,6 @@
 """The autopilot takes a target through the steps of the control loop, one decision after another.
 
-It waits, reads, decides, applies and records; `decision`, `guard` and `measurement` determine each step and use neither
+It waits, reads, decides, applies and records; `decision` and `guard` determine each step and use neither
 a clock nor files. The policy and shadow mode may be changed at any time, from any thread, and take effect with the next
 decision. A decision is not applied if the placement has changed in the meantime. A change in progress is always judged.
 If it has to be rolled back, the rollback is retried until it succeeds; no decision is made before that.
@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.autopilot.control_target import ControlTarget, Reading, TargetEnded
 from penstock.autopilot.decision import estimate_offered_rates, format_count, make_decision
-from penstock.autopilot.guard import ATTEMPTS, Anchor, Guard, mean_latencies
+from penstock.autopilot.guard import ATTEMPTS, Anchor, Guard, Measurement, Stage, mean_latencies
 from penstock.autopilot.ledger import (
     STUCK,
     UNFINISHED,
@@ -30,7 +30,6 @@ from penstock.autopilot.ledger import (
     Swap,
     describe_episode,
 )
-from penstock.autopilot.measurement import Measurement, Stage
 from penstock.autopilot.moves import DRIVER_ENDED, Mover, PendingRollback, is_own, leave_to_others, placement_after
 from penstock.autopilot.proposal import Proposer, checksum_models, propose_with_policy
 from penstock.model.errors import PenstockError, member
