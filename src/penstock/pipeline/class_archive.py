@@ -64,10 +64,10 @@ def record_classes() -> Path | None:
             ]
             # Java inherits the output, which therefore ends when Java has written the archive.
             run(command, env={**os.environ, RECORD: str(part)}, stdout=PIPE, stderr=DEVNULL, check=False)  # noqa: S603  our own words
-            for earlier in archive.parent.glob(f"{archive.name.rpartition('-')[0]}-*.jsa"):
-                if earlier != archive:
-                    earlier.unlink()
-            return part.rename(archive)
+            part.rename(archive)
+            for other in set(archive.parent.glob(f"{archive.name.rpartition('-')[0]}-*.jsa")) - {archive}:
+                other.unlink()
+            return archive
         finally:
             part.unlink(missing_ok=True)
     return None
