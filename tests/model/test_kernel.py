@@ -37,6 +37,13 @@ def half_of_the_sum(values: Floats) -> float:
 called = kernel(half)
 
 
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that was compiled before is in the cache."""
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
+
+
+@pytest.mark.usefixtures("empty_cache")
 def test_a_kernel_is_interpreted_until_that_takes_as_long_as_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: Any = kernel(half_of_the_sum)
     values = np.array([1.0, 2.0])
@@ -51,6 +58,7 @@ def test_a_kernel_is_interpreted_until_that_takes_as_long_as_compiling(monkeypat
     assert len(compiled.signatures) == 2
 
 
+@pytest.mark.usefixtures("empty_cache")
 def test_a_large_input_is_not_interpreted() -> None:
     compiled: Any = kernel(half_of_the_sum)
     with interpreting():

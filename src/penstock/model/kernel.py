@@ -99,9 +99,17 @@ class _Gradual:
         started = perf_counter()
         try:
             with np.errstate(all="ignore"):
-                return self._plain(*args)
+                return _as_compiled(self._plain(*args))
         finally:
             self._seconds += perf_counter() - started
+
+
+def _as_compiled(value: Any) -> Any:
+    """Return a result with Python's numbers in place of numpy's, as compiled code returns them."""
+    if isinstance(value, tuple):
+        items = map(_as_compiled, value)
+        return value._make(items) if hasattr(value, "_make") else tuple(items)
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _size(value: Any) -> int:
