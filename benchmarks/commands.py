@@ -25,7 +25,7 @@ COMMANDS = {
     "plan, all policies, nothing compiled": f"{PLAN} --policy all",
     "plan, all policies": f"{PLAN} --policy all",
     "run of 8 s": f"{RUN} --runs {{folder}}",
-    "report": "report latest --runs {folder}",
+    "report": "report --runs {folder}",
     "models tables": "models tables --input {run} --output {folder}/tables",
 }
 

@@ -1,4 +1,4 @@
-"""Print what policies decide for random applications on meshes, cards and links: `python -m tests.planning.decisions`."""
+"""Print what policies decide for random applications on all kinds of networks: `python -m tests.planning.decisions`."""
 
 import sys
 
