@@ -40,7 +40,7 @@ def partitions_for(spark: SparkSession, files: Sequence[Path]) -> Iterator[int]:
     Few files: shuffles use the same number, so Spark need not determine it. One partition: Spark compiles nothing.
     """
     count = max(1, -(-sum(path.stat().st_size for path in files) // PARTITION_BYTES))
-    wanted = {}
+    wanted: dict[str, str] = {}
     if count < MANY:
         wanted |= {"spark.sql.shuffle.partitions": str(count), "spark.sql.adaptive.enabled": "false"}
     if count == 1:
