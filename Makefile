@@ -72,7 +72,7 @@ $(READY): requirements.lock pyproject.toml
 	@"$(PYTHON)" -m venv $(VENV)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements.lock
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@echo "compiling the inner loops of planning (about a minute, once)" >&2
+	@echo "compiling the inner loops of planning and archiving Spark's classes (about a minute, once)" >&2
 	@$(BIN)/penstock doctor --compile >/dev/null || true
 	@touch $@
 

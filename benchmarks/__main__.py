@@ -18,6 +18,7 @@ NAMES = (
     "checkpoints",
     "pipeline",
     "report",
+    "commands",
     "streaming",
 )
 

@@ -363,10 +363,11 @@ def test_doctor_compiles_by_planning(
     others = [name for name in registry.names(registry.PolicyKind.PLACEMENT) if name != "round-robin"]
     monkeypatch.setattr("penstock.cli.doctor.WITHOUT_LOOPS", others)
     monkeypatch.setattr("penstock.cli.doctor.COMPILED_FOR", [("word-count", cluster)])
-    findings = json.loads(penstock("doctor", "--compile", "--json").out)["findings"]
-    found = next(one for one in findings if one["what"] == "loops")
-    assert found["fine"] is fine
-    assert fine or found["remedy"] == "run penstock plan word-count nowhere to see why"
+    monkeypatch.setattr("penstock.pipeline.class_archive.record_classes", lambda: Path(__file__) if fine else None)
+    findings = {one["what"]: one for one in json.loads(penstock("doctor", "--compile", "--json").out)["findings"]}
+    assert findings["loops"]["fine"] is findings["classes"]["fine"] is fine
+    assert fine or findings["loops"]["remedy"] == "run penstock plan word-count nowhere to see why"
+    assert fine or findings["classes"]["remedy"].startswith("run penstock run word-count")
 
 
 def test_doctor_reports_what_is_installed_and_what_is_missing(

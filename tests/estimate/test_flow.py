@@ -13,10 +13,10 @@ from penstock.estimate.flow import TATA, FlowModel, estimate_flow
 from penstock.estimate.flow_kernels import estimate_flows
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.formats.tata import read_slot_graphs, read_task_graphs
+from penstock.model.kernel import interpreted
 from penstock.model.objective import Objective
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 from tests.generators import applications, clusters, random_slots
-from tests.interpreting import wholly_interpreted
 from tests.shared_data import SHARED, needs_shared
 
 
@@ -168,5 +168,5 @@ def test_compiled_equals_interpreted(seed: int) -> None:
     net = Evaluator(application, cluster, TATA).flow_net
     placed = random_slots(rng, application, cluster, rows=4)
     compiled = estimate_flows(net, placed)
-    plain = wholly_interpreted(estimate_flows)(net, placed)
+    plain = interpreted(estimate_flows)(net, placed)
     np.testing.assert_allclose(compiled, plain, rtol=1e-12)

@@ -12,9 +12,9 @@ from penstock.estimate.regression import Regressor, Scaling
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import InvalidInput, UnknownName
 from penstock.model.instance import Instance
+from penstock.model.kernel import interpreted
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream, Topology
 from tests.estimate.latency_cases import line, random_model
-from tests.interpreting import wholly_interpreted
 from tests.pipeline.latency_tables import CPU, RATE, WIDTHS, write_tables
 from tests.policies.cases import chain, equal_machines
 
@@ -103,7 +103,7 @@ def test_an_incremental_evaluation_equals_a_full_one_to_the_last_digit() -> None
 
 
 def test_kernels_compiled_and_interpreted_agree() -> None:
-    plain = wholly_interpreted(total_latencies)
+    plain = interpreted(total_latencies)
     for seed in range(3):
         model = random_model(seed)
         rng = np.random.default_rng(seed)

@@ -15,11 +15,11 @@ from penstock.estimate import saturation
 from penstock.estimate.evaluator import Evaluator
 from penstock.estimate.saturation import saturated_rates
 from penstock.model.cluster import Cluster, Machine
+from penstock.model.kernel import interpreted
 from penstock.model.objective import Objective
 from penstock.model.placement import Placement
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 from penstock.sim.events import Twin
-from tests.interpreting import wholly_interpreted
 
 SEEDS = range(60)
 NOISE = 0.015  # of what the twin measures
@@ -151,7 +151,7 @@ def test_too_many_lanes_are_taken_to_split_evenly(monkeypatch: pytest.MonkeyPatc
     application, cluster, placement = uneven(Grouping.SHUFFLE)
     monkeypatch.setattr(saturation, "PAIRS", 3)
     net = Evaluator(application, cluster).rate_net
-    found = wholly_interpreted(saturated_rates)(net, np.array([placement.slots], dtype=np.int32))
+    found = interpreted(saturated_rates)(net, np.array([placement.slots], dtype=np.int32))
     assert found == pytest.approx([2000.0])
 
 
@@ -160,5 +160,5 @@ def test_compiled_equals_interpreted(seed: int) -> None:
     one = case(seed)
     placed = np.array([one.placement.slots, one.placement.slots[::-1]], dtype=np.int32)
     with np.errstate(divide="ignore"):
-        plain = wholly_interpreted(saturated_rates)(one.evaluator.rate_net, placed)
+        plain = interpreted(saturated_rates)(one.evaluator.rate_net, placed)
     np.testing.assert_allclose(plain, saturated_rates(one.evaluator.rate_net, placed), rtol=1e-6)

@@ -4,10 +4,12 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from numba.core import caching
 
-from penstock.model.kernel import interpreted, kernel, preparing
+from penstock.model.kernel import SMALL, interpreted, interpreting, kernel, preparing
+from penstock.model.taskgraph import Floats
 
 
 def double(value: float) -> float:
@@ -22,6 +24,76 @@ def test_the_time_to_prepare_kernels_is_measured_separately() -> None:
         compiled(2.5)
     assert first.seconds > 0
     assert second.seconds == 0
+
+
+def half(value: float) -> float:
+    return value / 2
+
+
+def half_of_the_sum(values: Floats) -> float:
+    return called(values.sum())
+
+
+called = kernel(half)
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that was compiled before is in the cache."""
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_a_kernel_is_interpreted_until_that_takes_as_long_as_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: Any = kernel(half_of_the_sum)
+    values = np.array([1.0, 2.0])
+    with interpreting():
+        assert compiled(values) == 1.5
+        assert not compiled.signatures
+        with interpreting(False):
+            assert compiled(np.array([1, 2])) == 1.5
+        assert len(compiled.signatures) == 1
+        monkeypatch.setattr("penstock.model.kernel.INTERPRETED_S", 0.0)
+        assert compiled(values) == 1.5
+    assert len(compiled.signatures) == 2
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_a_large_input_is_not_interpreted() -> None:
+    compiled: Any = kernel(half_of_the_sum)
+    with interpreting():
+        assert compiled(np.ones(SMALL + 1)) == (SMALL + 1) / 2
+    assert compiled.signatures
+
+
+GRADUAL = """
+import sys
+from penstock.model.kernel import interpreting, kernel
+
+@kernel
+def double(value: float) -> float:
+    return 2 * value
+
+if sys.argv[1] == "compile":
+    double(1.5)
+else:
+    with interpreting():
+        double(1.5)
+print(len(double.signatures))
+"""
+
+
+def test_a_kernel_in_the_cache_is_not_interpreted(tmp_path: Path) -> None:
+    script = tmp_path / "gradual.py"
+    script.write_text(GRADUAL)
+
+    def signatures(how: str) -> int:
+        command = [sys.executable, str(script), how]
+        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    assert signatures("interpret") == 0
+    assert signatures("compile") == 1
+    assert signatures("interpret") == 1
 
 
 TWO = """

@@ -11,6 +11,7 @@ from rich.table import Table
 from penstock.cli.formatting import LONGEST_NAME, phase_labels, plural
 from penstock.cli.inputs import JsonOption, RunsOption, refuse_master
 from penstock.cli.output import console, duration, number, print_json, size, table
+from penstock.cli.progress import spinning
 from penstock.cli.spark import on_spark
 from penstock.pipeline.report import run_report, telemetry_folder
 from penstock.pipeline.report_rows import EdgeTimes, Latencies, PhaseResult, Report
@@ -55,7 +56,8 @@ def report(
     if plot:
         from penstock.cli.report_plots import plot_report  # imports matplotlib
 
-        plot_report(found, target / "latency.png")
+        with spinning(f"drawing {target / 'latency.png'}", quiet=as_json):
+            plot_report(found, target / "latency.png")
     if as_json:
         print_json(found)
     else:

@@ -4,20 +4,33 @@ Kernels take arrays and `NamedTuple`s of arrays, have loops with known bounds, a
 compiled once per installation. `interpreted(kernel)` is the same function in plain Python. (The cache checks only the
 kernel's own file: after editing a kernel that kernels in other files call, run
 `make clean-kernels`.)
+
+Compiling a long kernel takes seconds, and plain Python milliseconds for a single small placement. So inside
+`interpreting()`, a kernel that is not in the cache is compiled only after it has been interpreted for half a second.
 """
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from time import perf_counter
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
+import numpy as np
 from numba.core.caching import IndexDataCacheFile
 from numba.core.event import Event, Listener, TimingListener, install_listener, register
 
 _LOG = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
+
+INTERPRETED_S = float(os.environ.get("PENSTOCK_INTERPRETED_S") or 0.5)  # per kernel, before it is compiled
+SMALL = 10_000  # numbers in the arguments; a call with more of them could be interpreted for minutes
+
+_interpreting = ContextVar("interpreting", default=False)
 
 _COUNTING: dict[str, Any] = {"cache": True, "error_model": "numpy", "_nrt": True}
 _LEAN: dict[str, Any] = {**_COUNTING, "_nrt": False, "forceinline": True}  # _nrt: whether references are counted
@@ -42,7 +55,68 @@ IndexDataCacheFile._load_index = _ignore_other_versions(IndexDataCacheFile._load
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function on its first call; arithmetic follows Python, except that division by zero follows numpy."""
-    return cast(Callable[P, R], numba.njit(**_COUNTING)(function))
+    compiled = numba.njit(**_COUNTING)(function)
+    compiled._compile_for_args = _Gradual(compiled)
+    return cast(Callable[P, R], compiled)
+
+
+@contextmanager
+def interpreting(allowed: bool = True) -> Iterator[None]:
+    """Interpret new kernels inside the block for a while, or not, if they will be called thousands of times."""
+    token = _interpreting.set(allowed)
+    try:
+        yield
+    finally:
+        _interpreting.reset(token)
+
+
+class _Gradual:
+    """Chooses whether a kernel that is called with new types of arguments is compiled or interpreted."""
+
+    def __init__(self, compiled: Any) -> None:
+        self._kernel = compiled
+        self._compile = compiled._compile_for_args
+        self._seconds = 0.0
+        self._cached: bool | None = None
+        self._plain: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any, **named: Any) -> Callable[..., Any]:
+        """Return what Numba's dispatcher calls instead of a compiled function."""
+        if self._seconds < INTERPRETED_S and _interpreting.get() and not self._in_cache(args) and _size(args) <= SMALL:
+            return self._interpret
+        return cast(Callable[..., Any], self._compile(*args, **named))
+
+    def _in_cache(self, args: tuple[Any, ...]) -> bool:
+        if self._cached is None:
+            cache, codegen = self._kernel._cache, self._kernel.targetctx.codegen()
+            key = cache._index_key(tuple(self._kernel.typeof_pyval(each) for each in args), codegen)
+            self._cached = key in cache._cache_file._load_index()
+        return self._cached
+
+    def _interpret(self, *args: Any) -> Any:
+        if self._plain is None:
+            self._plain = interpreted(self._kernel)
+        started = perf_counter()
+        try:
+            with np.errstate(all="ignore"):
+                return _as_compiled(self._plain(*args))
+        finally:
+            self._seconds += perf_counter() - started
+
+
+def _as_compiled(value: Any) -> Any:
+    """Return a result with Python's numbers in place of numpy's, as compiled code returns them."""
+    if isinstance(value, tuple):
+        items = map(_as_compiled, value)
+        return value._make(items) if hasattr(value, "_make") else tuple(items)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _size(value: Any) -> int:
+    """Return the number of numbers in a value; random generators and the like count as none."""
+    if isinstance(value, tuple):
+        return sum(map(_size, value))
+    return value.size if isinstance(value, np.ndarray) else 1
 
 
 def lean(function: Callable[P, R]) -> Callable[P, R]:
@@ -109,5 +183,19 @@ def preparing() -> Iterator[Preparation]:
 
 
 def interpreted(compiled: Callable[P, R]) -> Callable[P, R]:
-    """Return the Python function behind a kernel."""
-    return cast(Callable[P, R], cast(Any, compiled).py_func)
+    """Return the Python function behind a kernel, in which the kernels that it calls are Python functions too."""
+    return cast(Callable[P, R], _plain(compiled, {}))
+
+
+def _plain(value: Any, known: dict[int, Any]) -> Any:
+    if isinstance(value, ModuleType) and value.__name__.startswith("penstock."):
+        return SimpleNamespace(**{name: _plain(held, known) for name, held in vars(value).items()})
+    if not hasattr(value, "py_func"):
+        return value
+    if id(value) not in known:
+        function: FunctionType = value.py_func
+        scope: dict[str, Any] = {}
+        known[id(value)] = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
+        for name, held in function.__globals__.items():
+            scope[name] = _plain(held, known)
+    return known[id(value)]

@@ -27,6 +27,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from penstock.model.errors import FileProblem, PenstockError
+from penstock.pipeline.class_archive import java_options
 from penstock.pipeline.java import need_java
 
 QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
@@ -175,8 +176,8 @@ def _settings(name: str, master: str, folder: Path, brief: bool = True) -> Spark
     conf.set("spark.ui.enabled", "false")
     conf.set("spark.local.dir", str(folder / "local"))
     conf.set("spark.sql.warehouse.dir", (folder / "warehouse").as_uri())
-    options = f"-Dlog4j2.configurationFile={quiet.as_uri()}"
-    conf.set("spark.driver.extraJavaOptions", f"{options} {QUICK_TO_START}" if brief else options)
+    options = (f"-Dlog4j2.configurationFile={quiet.as_uri()}", QUICK_TO_START if brief else "", java_options())
+    conf.set("spark.driver.extraJavaOptions", " ".join(filter(None, options)))
     conf.set("spark.sql.ui.explainMode", "simple")  # Spark formats a plan for every query, which is never read
     conf.set("spark.sql.shuffle.partitions", "8")
     if master.startswith("local"):

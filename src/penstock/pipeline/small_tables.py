@@ -11,6 +11,8 @@ from pyspark.sql import functions as sf
 
 PARTITION_BYTES = 4_000_000  # of telemetry in Parquet, some 50,000 records: enough to be worth a task
 
+MANY = 8  # partitions from which on Spark's adaptive execution saves more than it costs, a job per shuffle
+
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """For so few rows that compiling a query takes longer than running it."""
 
@@ -35,11 +37,12 @@ def as_literal(spark: SparkSession, table: pa.Table, like: DataFrame) -> DataFra
 def partitions_for(spark: SparkSession, files: Sequence[Path]) -> Iterator[int]:
     """Yield a number of partitions that suits the files, and configure Spark for it in the meantime.
 
-    Shuffles use the same number. It is known in advance, so Spark need not determine it, which costs a job per shuffle.
-    For one partition, Spark compiles nothing.
+    Few files: shuffles use the same number, so Spark need not determine it. One partition: Spark compiles nothing.
     """
     count = max(1, -(-sum(path.stat().st_size for path in files) // PARTITION_BYTES))
-    wanted = {"spark.sql.shuffle.partitions": str(count), "spark.sql.adaptive.enabled": "false"}
+    wanted: dict[str, str] = {}
+    if count < MANY:
+        wanted |= {"spark.sql.shuffle.partitions": str(count), "spark.sql.adaptive.enabled": "false"}
     if count == 1:
         wanted |= INTERPRETED
     before = {name: spark.conf.get(name) for name in wanted}

@@ -14,7 +14,7 @@ from penstock.estimate.latency import LatencyModel, LatencyModels, Loads, Predic
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput, PenstockError, member
 from penstock.model.instance import Instance
-from penstock.model.kernel import preparing
+from penstock.model.kernel import interpreting, preparing
 from penstock.model.objective import Objective
 from penstock.model.placement import Constraint, Infeasible, Placement
 from penstock.model.plan import Plan, to_plan
@@ -114,6 +114,10 @@ class Planner:
         return next((name for name in FINDERS if name != own and self.decide(name).placed), "")
 
     def _decide(self, policy: str, view: PlacementView) -> Decision:
+        with interpreting():
+            return self._decided(policy, view)
+
+    def _decided(self, policy: str, view: PlacementView) -> Decision:
         chosen = placement_policy(policy)
         rng = np.random.default_rng(self.seed)
         with preparing() as kernels:

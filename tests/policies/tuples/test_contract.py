@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from penstock.model.errors import PenstockError
+from penstock.model.kernel import interpreted
 from penstock.model.slotted import UNLIMITED, Longs
 from penstock.model.taskgraph import Floats
 from penstock.policies import registry
@@ -16,7 +17,6 @@ from penstock.policies.registry import PolicyKind
 from penstock.policies.tuples.routing import route, route_keyed
 from penstock.policies.tuples.sending import STATE as REMEMBERED
 from penstock.policies.tuples.sending import send
-from tests.interpreting import wholly_interpreted
 from tests.policies.tuples.tables import STATE, Tables, decide, drawn, repeat, tables
 
 ROUTINGS = registry.names(PolicyKind.ROUTING)
@@ -93,7 +93,7 @@ def test_leaves_what_it_looks_at_unchanged(spec: str) -> None:
 
 @EVERY_FREE
 def test_decides_alike_compiled_and_interpreted(spec: str) -> None:
-    plain = wholly_interpreted(route)
+    plain = interpreted(route)
     wide = tables(50, waiting=77, cost=np.arange(50) % 3, backlog=np.arange(50) % 7, senders=2.0, room=4)
     for number, given in enumerate([*cases(60), wide]):
         one, other = decide(spec, given, number), decide(spec, given, number, plain)
@@ -207,7 +207,7 @@ def test_keys_are_told_apart_alike_compiled_and_interpreted(name: str) -> None:
     for _ in range(100):
         given, own, other = keyed_case(rng)
         answers = []
-        for how in (route_keyed, wholly_interpreted(route_keyed)):
+        for how in (route_keyed, interpreted(route_keyed)):
             sent, chosen = np.zeros_like(given.lanes.room), np.full(len(own), -1, dtype=np.int64)
             went = how(rule.kind, given.lanes, 0, own, other, len(own), chosen, sent)
             answers.append((went, sent.tolist(), chosen.tolist()))
@@ -238,7 +238,7 @@ class Link:
 
 @EVERY_SENDING
 def test_shares_out_no_more_than_there_is_alike_for_equal_seeds_and_interpreted(spec: str) -> None:
-    rng, plain = np.random.default_rng(SEED), wholly_interpreted(send)
+    rng, plain = np.random.default_rng(SEED), interpreted(send)
     for number in range(100):
         link = Link(rng)
         allowed, state = link.shared(spec, number)

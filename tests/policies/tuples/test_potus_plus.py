@@ -7,6 +7,7 @@ import pytest
 
 from penstock.estimate.communication import CommunicationBound, communication_bound
 from penstock.model.cluster import Cluster, Machine
+from penstock.model.kernel import interpreted
 from penstock.model.slotted import Longs, PlacedApplication, SlottedSystem, build_slotted_system
 from penstock.model.taskgraph import Floats
 from penstock.model.topology import Component, Grouping, Kind, Stream, Topology
@@ -16,10 +17,9 @@ from penstock.policies.tuples.lanes import Lanes
 from penstock.policies.tuples.potus_plus import EASE
 from penstock.sim.slotted import Arrivals, Outcome, simulate
 from penstock.workloads.potus import potus_workload
-from tests.interpreting import wholly_interpreted
 from tests.policies.tuples.tables import Tables, decide, repeat, tables
 
-FILL = wholly_interpreted(fill)
+FILL = interpreted(fill)
 
 
 def filled(lanes: Lanes, amount: int, others: float, turn: int, sent: Longs) -> int:

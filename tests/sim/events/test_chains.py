@@ -8,13 +8,13 @@ import pytest
 import penstock as ps
 from penstock.model.cluster import Cluster, Distances
 from penstock.model.costs import Costs
+from penstock.model.kernel import interpreted
 from penstock.model.topology import ServiceTime
 from penstock.sim.events import Twin
 from penstock.sim.events.loop import run_events
 from penstock.sim.events.run import TwinRun
 from penstock.sim.events.state import AWAITED
 from penstock.workloads.arrivals import Constant
-from tests.interpreting import wholly_interpreted
 from tests.sim.events.cases import EXPONENTIAL, line, machines, three_machines, word_count
 from tests.sim.events.test_run import check_conservation
 
@@ -73,7 +73,7 @@ def moved_about(routed: bool, variation: float, plain: bool = False, seconds: fl
     costs = Costs(move_s=0.0, delay_variation=variation)
     run = Twin(word_count(200.0, (EXPONENTIAL,) * 4), cluster_of(routed), costs).start(SLOTS, seed=5, records=-1.0)
     if plain:
-        run._loop = wholly_interpreted(run_events)
+        run._loop = interpreted(run_events)
     rng, chains = np.random.default_rng(7), 0
     while run.now < seconds:
         run.advance(float(rng.exponential(0.004)))
@@ -98,7 +98,7 @@ def test_channels_keep_their_order_however_often_tasks_move(routed: bool, variat
 
 
 def test_compiled_chains_are_those_of_plain_python() -> None:
-    compiled, plain = (by_channel(moved_about(True, 0.0, interpreted, seconds=0.2)[0]) for interpreted in (False, True))
+    compiled, plain = (by_channel(moved_about(True, 0.0, plainly, seconds=0.2)[0]) for plainly in (False, True))
     assert len(compiled) > 10
     assert compiled == plain
 

@@ -5,11 +5,11 @@ import pytest
 
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.costs import Costs
+from penstock.model.kernel import interpreted
 from penstock.model.topology import Application, Component, Distribution, Grouping, Kind, ServiceTime, Stream
 from penstock.sim.events import Twin, TwinSpan
 from penstock.sim.events.clocks import first_clock, new_clocks, set_clock
 from penstock.sim.events.loop import run_events
-from tests.interpreting import wholly_interpreted
 
 
 def application() -> Application:
@@ -49,7 +49,7 @@ def spans(plain: bool, delay_variation: float) -> list[TwinSpan]:
         [0, 1, 3, 4, 6, 7, 1, 3, 8, 0], seed=4, records=-1.0
     )
     if plain:
-        run._loop = wholly_interpreted(run_events)
+        run._loop = interpreted(run_events)
     found = [run.advance(1.5)]
     run.move({4: 2, 7: 8})
     run.fail("m1")
@@ -73,7 +73,7 @@ def test_compiled_events_are_those_of_plain_python(variation: float) -> None:
 @pytest.mark.parametrize("leaves", [1, 2, 5, 8, 37])
 def test_the_tree_of_clocks_knows_the_earliest_and_of_equal_ones_the_first(leaves: int) -> None:
     clocks, rng = new_clocks(leaves), np.random.default_rng(leaves)
-    change, first = wholly_interpreted(set_clock), wholly_interpreted(first_clock)
+    change, first = interpreted(set_clock), interpreted(first_clock)
     plain = np.full(leaves, np.inf)
     for _ in range(400):
         leaf, time = int(rng.integers(leaves)), float(rng.choice([1.0, 2.0, 3.0, 4.0, np.inf]))

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from penstock.model.kernel import interpreted
 from penstock.model.topology import Grouping
 from penstock.policies.registry import PolicyKind, names, routing_policy, sending_policy
 from penstock.sim.slotted import Keys, simulate
 from penstock.sim.slotted.conservation import FAULTS, first_fault
 from penstock.sim.slotted.simulation import run_slots
 from penstock.sim.slotted.state import HEAD, LANE, PENDING, SIZE, TAIL, SlottedState
-from tests.interpreting import wholly_interpreted
 from tests.sim.slotted.systems import Inside, line, look_inside, random_arrivals, random_system
 
 EVERYTHING = (Grouping.SHUFFLE, Grouping.ALL, Grouping.FIELDS, Grouping.PARTIAL_KEY, Grouping.GLOBAL)
@@ -93,7 +93,7 @@ def test_a_broken_state_is_found_out(damage: Callable[[Inside], None], fault: in
     system, inside = line(1, 2, 2, limit=5), filled()
     assert first_fault(system, inside.state, inside.lanes) == 0
     damage(inside)
-    for how in (first_fault, wholly_interpreted(first_fault)):
+    for how in (first_fault, interpreted(first_fault)):
         assert FAULTS[how(system, inside.state, inside.lanes)] == FAULTS[fault]
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from penstock.model.errors import InvalidInput
+from penstock.model.kernel import interpreted
 from penstock.model.slotted import SlottedSystem
 from penstock.policies.registry import PolicyKind, names, routing_policy, sending_policy
 from penstock.sim.slotted import Arrivals, Keys, Outcome, simulate
 from penstock.sim.slotted.simulation import ROWS, run_slots
 from penstock.sim.slotted.state import DUE, REAL, SIZE
-from tests.interpreting import wholly_interpreted
 from tests.sim.slotted.reference import Plain, Root
 from tests.sim.slotted.systems import Inside, line, look_inside, random_arrivals, random_system
 
@@ -205,7 +205,7 @@ def test_compiled_and_interpreted_runs_are_equal(spec: str) -> None:
         settings: Any = {"seed": 1, "check": True, "keys": Keys(50, 1.2)}
         one = simulate(system, arrivals, routing_policy(spec), sending_policy(sends), **settings)
         other = simulate(
-            system, arrivals, routing_policy(spec), sending_policy(sends), run=wholly_interpreted(run_slots), **settings
+            system, arrivals, routing_policy(spec), sending_policy(sends), run=interpreted(run_slots), **settings
         )
         assert flat(one) == flat(other), sends
 

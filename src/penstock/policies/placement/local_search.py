@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.model.errors import InvalidInput
+from penstock.model.kernel import Preparation, interpreting, preparing
 from penstock.model.placement import Constraint, Infeasible, Placement
 from penstock.model.taskgraph import Floats
 from penstock.policies.api import Evaluate, PlacementView
@@ -64,12 +65,18 @@ class LocalSearch:
         """
         if view.evaluate is None:
             raise ValueError("local-search needs a view with evaluate")
+        with interpreting(False), preparing() as kernels:
+            return self._place(view, view.evaluate, rng, kernels)
+
+    def _place(
+        self, view: PlacementView, evaluate: Evaluate, rng: np.random.Generator, kernels: Preparation
+    ) -> Placement | Infeasible:
         began = time.perf_counter()
         first = starts(view, rng)
         if isinstance(first, Infeasible):
             return first
-        search = _Search(view.evaluate, first)
-        budget = _Budget(self, began, search)
+        search = _Search(evaluate, first)
+        budget = _Budget(self, began, search, kernels)
         moves = _Moves(view, self.swaps, budget.chains, rng)
         if moves.possible:
             search.anneal(self, moves, budget, rng)
@@ -92,10 +99,10 @@ def nothing_allowed(view: PlacementView, slots: list[int], scored: int) -> Infea
 
 
 class _Budget:
-    """Spent share of a search's limits, and the number of chains that suits them."""
+    """Spent share of a search's limits, without compiling kernels, and the number of chains that suits them."""
 
-    def __init__(self, policy: LocalSearch, began: float, search: "_Search") -> None:
-        self._steps, self._seconds, self._began = policy.steps, policy.seconds, began
+    def __init__(self, policy: LocalSearch, began: float, search: "_Search", kernels: Preparation) -> None:
+        self._steps, self._seconds, self._began, self._kernels = policy.steps, policy.seconds, began, kernels
         rows = np.inf if policy.steps is None else float(policy.steps)
         if policy.seconds is not None:
             rows = min(rows, policy.seconds / search.seconds_a_row())
@@ -106,7 +113,8 @@ class _Budget:
         steps = 0.0 if self._steps is None else (scored + self.chains) / (self._steps + 1)
         if self._seconds is None:
             return steps
-        return max(steps, (time.perf_counter() - self._began) / max(self._seconds, 1e-9))
+        searched = time.perf_counter() - self._began - self._kernels.seconds
+        return max(steps, searched / max(self._seconds, 1e-9))
 
 
 class _Moves:
