@@ -21,6 +21,9 @@ run: $(READY) java ## Run word count on embedded Spark over an emulated cluster,
 	@$(BIN)/penstock run word-count --emulate hetero-small --rate 100 --policy round-robin \
 		--then local-search --objective delay --duration 30 --report
 
+# Without compiled modules, each test process compiles all tests and the package, and each process of a run the package.
+test test-fast: export PYTHONDONTWRITEBYTECODE :=
+
 test: $(KERNELS) java ## Run all tests, one process per core
 	@$(BIN)/python -m pytest -n auto --dist worksteal --durations=20 $(PYTEST_ARGS)
 

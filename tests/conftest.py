@@ -1,5 +1,6 @@
 """Fixtures that many tests share, the order of tests, and a guard: only tests with the mark `spark` start Java."""
 
+import gc
 import os
 import shutil
 import sys
@@ -34,6 +35,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run tests that start Java first: they mostly wait, while the processes with the other tests compute."""
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+
+def pytest_collection_finish() -> None:
+    """Take all that was imported and collected out of garbage collection: it stays until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
