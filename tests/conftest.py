@@ -33,14 +33,17 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     One more if tests start Java, because these mostly wait.
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    waiting = "not spark" not in config.option.markexpr
-    return max(1, min(len(os.sched_getaffinity(0)) + waiting, memory // MEMORY_PER_WORKER))
+    return max(1, min(len(os.sched_getaffinity(0)) + _with_java(config), memory // MEMORY_PER_WORKER))
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Give priority to the first process: it begins with the tests that start Java, some of which emulate machines."""
-    if os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
+    if _with_java(config) and os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
         os.nice(NICE)
+
+
+def _with_java(config: pytest.Config) -> bool:
+    return "not spark" not in config.option.markexpr
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
