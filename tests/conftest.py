@@ -1,5 +1,6 @@
 """Fixtures that many tests share, the order of tests, and a guard: only tests with the mark `spark` start Java."""
 
+import gc
 import os
 import shutil
 import sys
@@ -18,6 +19,7 @@ settings.register_profile("search", max_examples=1000, **GENERAL)
 settings.load_profile("penstock")
 
 MEMORY_PER_WORKER = 3 << 30  # bytes: the tests' own process, Java and the Python processes of its tasks
+NICE = 5
 JAVA_HOME = os.environ.get("JAVA_HOME")
 NO_JAVA = Path(__file__).with_name("no_java")
 os.environ.pop("COLUMNS", None)  # the processes of xdist have it, and tables are as wide as it says
@@ -26,14 +28,33 @@ os.environ["PENSTOCK_TESTS_JAVA"] = str(Path(JAVA_HOME, "bin", "java")) if JAVA_
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return how many processes `-n auto` starts: one per core, fewer if the memory does not suffice for them."""
+    """Return how many processes `-n auto` starts: one per core, fewer if the memory does not suffice for them.
+
+    One more if tests start Java, because these mostly wait.
+    """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(1, min(len(os.sched_getaffinity(0)), memory // MEMORY_PER_WORKER))
+    return max(1, min(len(os.sched_getaffinity(0)) + _with_java(config), memory // MEMORY_PER_WORKER))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give priority to the first process: it begins with the tests that start Java, some of which emulate machines."""
+    if _with_java(config) and os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
+        os.nice(NICE)
+
+
+def _with_java(config: pytest.Config) -> bool:
+    return "not spark" not in config.option.markexpr
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run tests that start Java first: they mostly wait, while the processes with the other tests compute."""
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+
+def pytest_collection_finish() -> None:
+    """Take all that was imported and collected out of garbage collection: it stays until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -92,19 +92,19 @@ def test_a_stream_killed_anywhere_gives_the_same_tables_as_a_batch(
 ) -> None:
     seed = Random().randrange(10**6)
     print(f"seed {seed}")
-    random, whole = Random(seed), Killer()
+    whole, output = Killer(), tmp_path / "killed"
     run_stream(spark, came.folder, tmp_path / "undisturbed", whole)
-    output, kills = tmp_path / "0", 0
-    while kills < KILLS:
-        try:
-            summary = run_stream(spark, came.folder, output, Killer(random.randrange(len(whole.steps))))
-        except Killed:
-            kills += 1
-        else:  # it went further than the steps that were left, and the next kill is in a job of its own
-            assert (summary.records, summary.quarantined) == (came.records, came.quarantined), f"seed {seed}"
-            output = tmp_path / str(kills)
-    summary = run_stream(spark, came.folder, output)
-    assert summary.quarantined == came.quarantined
+    kept = 0  # the steps that need not be repeated
+    for kill in sorted(Random(seed).sample(range(len(whole.steps)), KILLS)):
+        killer = Killer(kill - kept)
+        with pytest.raises(Killed):
+            run_stream(spark, came.folder, output, killer)
+        assert killer.steps == whole.steps[kept:kill], f"seed {seed}"
+        kept = max((place + 1 for place in range(kill + 1) if whole.steps[place] == "published"), default=0)
+    rest = Killer()
+    summary = run_stream(spark, came.folder, output, rest)
+    assert rest.steps == whole.steps[kept:], f"seed {seed}"
+    assert (summary.records, summary.quarantined) == (came.records, came.quarantined), f"seed {seed}"
     assert_same_tables(spark, batch[1], output)
     assert not (output / "_work").exists()
     parts = {path.name for path in (output / "hops").iterdir()}

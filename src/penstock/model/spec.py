@@ -8,15 +8,18 @@ rejected with the parameter's path. `none` stands for None; a value cannot conta
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from functools import cache
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
 from penstock.model.decoding import Undecodable, decode_json
-from penstock.model.entity import refuse_endless, to_invalid_input
+from penstock.model.entity import refuse_endless, to_invalid_input, type_hints
 from penstock.model.errors import InvalidInput, UnknownName, choices, nearest
 
 T = TypeVar("T")
+
+_signature = cache(inspect.signature)
 
 
 def build(path: str, builder: Callable[..., T], settings: str, preset: Mapping[str, Any] | None = None) -> T:
@@ -24,8 +27,8 @@ def build(path: str, builder: Callable[..., T], settings: str, preset: Mapping[s
 
     `path` is the location of the text, for error messages.
     """
-    known = inspect.signature(builder).parameters
-    hints = get_type_hints(builder, include_extras=True)
+    known = _signature(builder).parameters
+    hints = type_hints(builder, include_extras=True)
     values: dict[str, Any] = {}
     for setting in filter(None, settings.split(",")):
         parameter, equals, text = setting.partition("=")

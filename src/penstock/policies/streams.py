@@ -127,6 +127,8 @@ def _problem(spec: str, grouping: Grouping) -> str:
     if grouping in SPREADING:
         return f"is grouped by {grouping} and has no keys" if policy.keyed else ""
     if grouping is Grouping.PARTIAL_KEY:
+        if policy.compares:
+            return ""
         able = choices(name for name in names(PolicyKind.ROUTING) if routing_policy(name).compares)
-        return "" if policy.compares else f"is grouped by {grouping}: only {able} can select one of a key's two tasks"
+        return f"is grouped by {grouping}: only {able} can select one of a key's two tasks"
     return f"is grouped by {grouping}, which determines the task of each tuple"
