@@ -17,13 +17,15 @@ from penstock.model.topology import Application
 from penstock.sim.events.ground import PathTable
 from penstock.sim.events.run import TwinRun, TwinSetup
 from penstock.sim.events.system import TwinSystem, build_twin_system
-from penstock.workloads.arrivals import Poisson
+from penstock.workloads.arrivals import Constant, Poisson
 
 OVERLOAD = 2.0  # relative to the capacity with evenly split streams
 STEADY = 0.01  # relative; throughputs of spans that differ by less are considered equal
 STEADY_TASKS = 0.02  # likewise, of the tuples per second of each task, summed over tasks
+APART = 0.015  # relative; `maximum_tps` tries rates so far below and above that under overload
 SPAN_TUPLES = 5_000  # source tuples per span in `maximum_tps`
 SPANS = 10
+FIRST, TRIALS, AGREE = 4, 6, 2  # spans of a trial: length of the first one, maximum number, consecutive ones that agree
 
 
 class Twin:
@@ -69,12 +71,63 @@ class Twin:
     def maximum_tps(
         self, slots: Sequence[int], seed: int = 0, routes: Mapping[Hop, tuple[int, ...]] | None = None
     ) -> float:
-        """Return the maximum source tuples per second of a placement, if every source task emits its share.
+        """Return the largest source rate at which queues stay bounded, if every source task emits its share.
+
+        Queues are empty at first and source tuples arrive evenly. At the returned rate less 1.5 %, queues stay bounded;
+        at 1.5 % more, they grow. Infinite if nothing limits it.
+
+        The rate carried under overload is tried first. It is the maximum in most cases, but not where senders share an
+        element in order of arrival: once queues are full, a sender gets a share of the element in proportion to its
+        windows and not to its load, so that others are blocked. Such a placement carries less after an overload than
+        before it, until the arrival rate is low enough.
+        """
+        carried = self._saturated_tps(slots, seed, routes)
+        if not np.isfinite(carried):
+            return carried
+        lowest, highest, step = 0.0, np.inf, (1 + APART) / (1 - APART)
+        rate_tps = carried * (1 - APART)
+        while highest > lowest * (1 + STEADY):
+            if self._sustains(rate_tps, slots, seed, routes):
+                lowest = rate_tps
+            else:
+                highest = rate_tps
+            if 0.0 < lowest < carried < highest < np.inf:
+                return carried
+            if lowest > 0.0 and np.isfinite(highest):
+                rate_tps = float(np.sqrt(lowest * highest))
+            else:
+                rate_tps, step = rate_tps * step if lowest > 0.0 else rate_tps / step, step**2
+        return lowest
+
+    def _sustains(
+        self, rate_tps: float, slots: Sequence[int], seed: int, routes: Mapping[Hop, tuple[int, ...]] | None
+    ) -> bool:
+        """Return whether queues stay bounded if source tuples arrive evenly at a rate.
+
+        Spans double until, twice in succession, either few tuples remain of a span or many of them wait at the sources.
+        """
+        rates = {name: Constant(rate=rate) for name, rate in self._shared(rate_tps).items()}
+        run = self.start(slots, rates=rates, seed=seed, routes=routes)
+        length, inside, waiting, bounded, growing = FIRST * SPAN_TUPLES / rate_tps, 0, 0, 0, 0
+        for _ in range(TRIALS):
+            span = run.advance(length)
+            grown = span.waiting + span.in_flight - inside
+            bounded = bounded + 1 if grown <= STEADY / 2 * span.offered else 0
+            growing = growing + 1 if span.waiting - waiting > STEADY * span.offered else 0
+            if AGREE in (bounded, growing):
+                break
+            length, inside, waiting = 2 * length, span.waiting + span.in_flight, span.waiting
+        return bounded == AGREE
+
+    def _saturated_tps(
+        self, slots: Sequence[int], seed: int, routes: Mapping[Hop, tuple[int, ...]] | None
+    ) -> float:
+        """Return the rate that a placement carries under permanent overload; infinite if nothing limits it.
 
         The sources have an unlimited supply of tuples, and none gets further ahead than the others, so the load keeps
         the ratio of the application's rates. Spans double until back-pressure has settled: the number of completed
         tuples equals that of the previous span, and that emitted by the most blocked source, and every task processes
-        the same number as before. Senders with a choice of task then avoid slow ones. Infinite if nothing limits it.
+        the same number as before. Senders with a choice of task then avoid slow ones.
         """
         even = self._even_tps(slots, seed, routes)
         if not np.isfinite(even):
