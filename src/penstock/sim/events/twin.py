@@ -22,10 +22,11 @@ from penstock.workloads.arrivals import Constant, Poisson
 OVERLOAD = 2.0  # relative to the capacity with evenly split streams
 STEADY = 0.01  # relative; throughputs of spans that differ by less are considered equal
 STEADY_TASKS = 0.02  # likewise, of the tuples per second of each task, summed over tasks
-APART = 0.015  # relative; `maximum_tps` tries rates so far below and above that under overload
+APART = 0.02  # relative; `maximum_tps` tries rates so far below and above that under overload
 SPAN_TUPLES = 5_000  # source tuples per span in `maximum_tps`
 SPANS = 10
-FIRST, TRIALS, AGREE = 4, 6, 2  # spans of a trial: length of the first one, maximum number, consecutive ones that agree
+FIRST, TRIALS, AGREE = 4, 7, 2  # spans of a trial: length of the first one, maximum number, consecutive ones that agree
+SLOWER = 0.75  # growth of a backlog relative to that in the previous span, below which it slows down
 
 
 class Twin:
@@ -73,8 +74,8 @@ class Twin:
     ) -> float:
         """Return the largest source rate at which queues stay bounded, if every source task emits its share.
 
-        Queues are empty at first and source tuples arrive evenly. At the returned rate less 1.5 %, queues stay bounded;
-        at 1.5 % more, they grow. Infinite if nothing limits it.
+        Queues are empty at first and source tuples arrive evenly. 2 % below the returned rate queues stay bounded, 2 %
+        above it they grow. Infinite if nothing limits it.
 
         The rate carried under overload is tried first. It is the maximum in most cases, but not where senders share an
         element in order of arrival: once queues are full, a sender gets a share of the element in proportion to its
@@ -104,24 +105,25 @@ class Twin:
     ) -> bool:
         """Return whether queues stay bounded if source tuples arrive evenly at a rate.
 
-        Spans double until, twice in succession, either few tuples remain of a span or many of them wait at the sources.
+        Spans double until the number of tuples in the system stays the same, or only that at the sources grows, and the
+        next span confirms it. A backlog whose growth slows down is bounded.
         """
         rates = {name: Constant(rate=rate) for name, rate in self._shared(rate_tps).items()}
         run = self.start(slots, rates=rates, seed=seed, routes=routes)
-        length, inside, waiting, bounded, growing = FIRST * SPAN_TUPLES / rate_tps, 0, 0, 0, 0
+        length, waiting, inside, growth, bounded, growing = FIRST * SPAN_TUPLES / rate_tps, 0, 0, 0.0, 0, 0
         for _ in range(TRIALS):
             span = run.advance(length)
-            grown = span.waiting + span.in_flight - inside
-            bounded = bounded + 1 if grown <= STEADY / 2 * span.offered else 0
-            growing = growing + 1 if span.waiting - waiting > STEADY * span.offered else 0
+            before, growth = growth, (span.waiting - waiting) / span.offered
+            grown = (span.in_flight - inside) / span.offered
+            bounded = bounded + 1 if growth + grown <= STEADY / 2 else 0
+            growing = growing + 1 if growth > max(STEADY, SLOWER * before) and grown <= STEADY / 2 else 0
             if AGREE in (bounded, growing):
                 break
-            length, inside, waiting = 2 * length, span.waiting + span.in_flight, span.waiting
-        return bounded == AGREE
+            length *= 1 if bounded or growing else 2
+            waiting, inside = span.waiting, span.in_flight
+        return bounded == AGREE or (growing < AGREE and growth <= SLOWER * before)
 
-    def _saturated_tps(
-        self, slots: Sequence[int], seed: int, routes: Mapping[Hop, tuple[int, ...]] | None
-    ) -> float:
+    def _saturated_tps(self, slots: Sequence[int], seed: int, routes: Mapping[Hop, tuple[int, ...]] | None) -> float:
         """Return the rate that a placement carries under permanent overload; infinite if nothing limits it.
 
         The sources have an unlimited supply of tuples, and none gets further ahead than the others, so the load keeps
