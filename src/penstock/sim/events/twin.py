@@ -121,7 +121,7 @@ class Twin:
                 break
             length *= 1 if bounded or growing else 2
             waiting, inside = span.waiting, span.in_flight
-        return bounded == AGREE or (growing < AGREE and growth <= SLOWER * before)
+        return bounded == AGREE or (growing < AGREE and growth < SLOWER * before)
 
     def _saturated_tps(self, slots: Sequence[int], seed: int, routes: Mapping[Hop, tuple[int, ...]] | None) -> float:
         """Return the rate that a placement carries under permanent overload; infinite if nothing limits it.
