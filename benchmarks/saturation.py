@@ -39,7 +39,11 @@ from penstock.workloads.clusters import cluster
 
 GRAPHS = 500
 BATCH = 100
-WINDOW, FULL, SPAN = 128, 512, 2_000  # tuples: of a channel, of an out-queue, of the first interval
+WINDOW, FULL = 128, 512  # tuples: of a channel, of an out-queue
+SPAN, PLAN_SPAN = (
+    2_000,
+    250,
+)  # source tuples of the first interval: of graphs, of plans, with more tuples per source tuple
 APPLICATIONS = (
     "word-count",
     "log-processing",
@@ -97,11 +101,12 @@ class Case(NamedTuple):
 
     evaluator: Evaluator
     placement: Placement
+    span: int = SPAN
 
     @property
     def twin_tps(self) -> float:
         """Maximum rate that the twin sustains."""
-        small = mock.patch.object(system, "FULL", FULL), mock.patch.object(twin, "SPAN_TUPLES", SPAN)
+        small = mock.patch.object(system, "FULL", FULL), mock.patch.object(twin, "SPAN_TUPLES", self.span)
         with small[0], small[1]:
             made = Twin(self.application, self.evaluator.cluster, Costs(window=WINDOW))
             return made.maximum_tps(self.placement.slots, routes=self.placement.routes)
@@ -350,7 +355,7 @@ def plans(application_name: str, cluster_name: str) -> list[tuple[float, float, 
             continue
         bare = Placement(decision.result.slots, decision.result.routes)
         if (key := repr(bare)) not in sustained:
-            sustained[key] = Case(planner.evaluator, bare).twin_tps
+            sustained[key] = Case(planner.evaluator, bare, PLAN_SPAN).twin_tps
         found.append((decision.evaluation.throughput_tps, decision.evaluation.even_tps, sustained[key]))
     return found
 

@@ -115,13 +115,14 @@ class Twin:
             span = run.advance(length)
             before, growth = growth, (span.waiting - waiting) / span.offered
             grown = (span.in_flight - inside) / span.offered
+            settled = grown <= STEADY / 2
             bounded = bounded + 1 if growth + grown <= STEADY / 2 else 0
-            growing = growing + 1 if growth > max(STEADY, SLOWER * before) and grown <= STEADY / 2 else 0
+            growing = growing + 1 if settled and growth > max(STEADY, SLOWER * before) else 0
             if AGREE in (bounded, growing):
                 break
             length *= 1 if bounded or growing else 2
             waiting, inside = span.waiting, span.in_flight
-        return bounded == AGREE or (growing < AGREE and growth < SLOWER * before)
+        return bounded == AGREE or (settled and growing < AGREE and growth < SLOWER * before)
 
     def _saturated_tps(self, slots: Sequence[int], seed: int, routes: Mapping[Hop, tuple[int, ...]] | None) -> float:
         """Return the rate that a placement carries under permanent overload; infinite if nothing limits it.
