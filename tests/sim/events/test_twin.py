@@ -92,6 +92,7 @@ def test_a_saturated_source_goes_before_the_other_tasks_of_its_slot() -> None:
         streams=(Stream(source="in", target="out"),),
     )
     twin = Twin(application, machines((1, 1), (1, 1), (1, 1)))
+    assert twin.saturated_tps([0, 1, 0, 2]) == pytest.approx(2000.0, rel=0.01)
     assert twin.maximum_tps([0, 1, 0, 2]) == pytest.approx(2000.0, rel=0.01)
 
 

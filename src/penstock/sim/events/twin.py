@@ -23,7 +23,7 @@ OVERLOAD = 2.0  # relative to the capacity with evenly split streams
 STEADY = 0.01  # relative; throughputs of spans that differ by less are considered equal
 STEADY_TASKS = 0.02  # likewise, of the tuples per second of each task, summed over tasks
 APART = 0.02  # relative; `maximum_tps` tries rates so far below and above that under overload
-SPAN_TUPLES = 5_000  # source tuples per span in `maximum_tps`
+SPAN_TUPLES = 5_000  # source tuples of the first span under overload
 SPANS = 10
 FIRST, TRIALS, AGREE = 4, 7, 2  # spans of a trial: length of the first one, maximum number, consecutive ones that agree
 SLOWER = 0.75  # growth of a backlog relative to that in the previous span, below which it slows down
@@ -77,13 +77,13 @@ class Twin:
         Queues are empty at first and source tuples arrive evenly. 2 % below the returned rate queues stay bounded, 2 %
         above it they grow. Infinite if nothing limits it.
 
-        The rate carried under overload is tried first. It is the maximum in most cases, but not where senders share an
-        element in order of arrival: once queues are full, a sender gets a share of the element in proportion to its
-        windows and not to its load, so that others are blocked. Such a placement carries less after an overload than
-        before it, until the arrival rate is low enough.
+        The rate carried under overload (`saturated_tps`) is tried first. It is the maximum in most cases, but not where
+        senders share an element in order of arrival: once queues are full, a sender gets a share of the element in
+        proportion to its windows and not to its load, so that others are blocked. Such a placement carries less after
+        an overload than before it, until the arrival rate is low enough.
         """
-        carried = self._saturated_tps(slots, seed, routes)
-        if not np.isfinite(carried):
+        carried = self.saturated_tps(slots, seed, routes)
+        if not 0.0 < carried < np.inf:
             return carried
         lowest, highest, step = 0.0, np.inf, (1 + APART) / (1 - APART)
         rate_tps = carried * (1 - APART)
@@ -108,7 +108,8 @@ class Twin:
         Spans double until the number of tuples in the system stays the same, or only that at the sources grows, and the
         next span confirms it. A backlog whose growth slows down is bounded.
         """
-        rates = {name: Constant(rate=rate) for name, rate in self._shared(rate_tps).items()}
+        slot = SPAN_TUPLES / rate_tps
+        rates = {name: Constant(rate=rate, slot=slot) for name, rate in self._shared(rate_tps).items()}
         run = self.start(slots, rates=rates, seed=seed, routes=routes)
         length, waiting, inside, growth, bounded, growing = FIRST * SPAN_TUPLES / rate_tps, 0, 0, 0.0, 0, 0
         for _ in range(TRIALS):
@@ -124,7 +125,9 @@ class Twin:
             waiting, inside = span.waiting, span.in_flight
         return bounded == AGREE or (settled and growing < AGREE and growth < SLOWER * before)
 
-    def _saturated_tps(self, slots: Sequence[int], seed: int, routes: Mapping[Hop, tuple[int, ...]] | None) -> float:
+    def saturated_tps(
+        self, slots: Sequence[int], seed: int = 0, routes: Mapping[Hop, tuple[int, ...]] | None = None
+    ) -> float:
         """Return the rate that a placement carries under permanent overload; infinite if nothing limits it.
 
         The sources have an unlimited supply of tuples, and none gets further ahead than the others, so the load keeps
