@@ -18,7 +18,7 @@ from penstock.model.taskgraph import FORWARD, GLOBAL, Bools, Floats, Ints
 
 PAIRS = 512  # maximum, which takes milliseconds; with more pairs, streams are assumed to split evenly
 ROUNDS = 40
-SETTLED, TIMES, FEWEST = 1e-3, 3, 5  # relative change of the rate, consecutive rounds, minimum number of rounds
+SETTLED, TIMES = 1e-3, 2  # relative change of the rate, consecutive rounds
 EXACT = 1.005  # an even split is returned if no split could carry more than this multiple of it
 TIGHT = 0.97  # utilisation of an element from which lanes may wait for it
 POWER = 1.5  # exponent of an element's utilisation in the change of its wait per round
@@ -542,14 +542,14 @@ def settle(net: RateNet, ways: Ways, lanes: Lanes, queues: int, waits: Waits) ->
     for queue in range(queues):
         waits.level[queue] = 1.0
     same = 0
-    for turn in range(1, ROUNDS + 1):
+    for _ in range(ROUNDS):
         wait_longer(tps, waits.slot_busy, waits.slot_highest, waits.slot)
         wait_longer(tps, waits.wire_busy, waits.wire_highest, waits.wire)
         hold_up(lanes, queues, make_room(ways, lanes, queues, waits), waits)
         send(ways, lanes, queues, False, waits)
         before, tps = tps, 1.0 / use_up(net, ways, waits)
         same = same + 1 if abs(tps - before) <= SETTLED * before else 0
-        if turn >= FEWEST and same >= TIMES:
+        if same >= TIMES:
             break
     tps = min(tps, resource_rate(net, lanes, waits))
     if tps < even:

@@ -31,6 +31,37 @@ def test_back_pressure_finds_the_rate_of_machines_that_share_shuffled_work() -> 
     assert 1.5 * even < Twin(application, cluster, Costs(window=64)).maximum_tps([2, 0, 1]) <= 1.02 * 2.0 * even
 
 
+def test_a_placement_may_carry_less_after_an_overload_than_before() -> None:
+    """Five lanes share a card: four carry an eighth of the tuples each, 1,000 bytes long, and one half, 100 bytes long.
+
+    The card is used up at 550 bytes per source tuple. Under overload, every lane gets a fifth of the tuples on it.
+    """
+    application = Application(
+        name="collapse",
+        components=(
+            Component(name="in", kind=Kind.SOURCE, parallelism=4, cpu=1e-6),
+            Component(name="work", kind=Kind.OPERATOR, parallelism=2, cpu=1e-6),
+            Component(name="out", kind=Kind.SINK, cpu=1e-6),
+        ),
+        streams=(
+            Stream(source="in", target="work", tuple_bytes=1000.0),
+            Stream(source="work", target="out", tuple_bytes=100.0),
+        ),
+    )
+    free, limited = Machine(name="free"), Machine(name="limited", network_mbps=1000.0, receive_mbps=8.0)
+    twin = Twin(application, Cluster(name="two", machines=(free, limited)), Costs(window=128))
+    before, after = 1e6 / 550, 5 * 1e6 / 4100
+    slots = [0, 0, 0, 0, 0, 1, 1]
+    assert twin.maximum_tps(slots) == pytest.approx(before, rel=0.02)
+    run = twin.start(slots, rates={"in": 0.95 * before})
+    assert run.advance(20.0).throughput_tps == pytest.approx(0.95 * before, rel=0.02)
+    run.scale(2.0)
+    run.advance(20.0)
+    run.scale(1.0)
+    run.advance(20.0)
+    assert run.advance(20.0).throughput_tps == pytest.approx(after, rel=0.03)
+
+
 def test_sources_that_share_a_card_use_it_up_at_their_shares() -> None:
     """The source with a single channel falls behind unless the other is held back evenly."""
     application = Application(
@@ -61,6 +92,7 @@ def test_a_saturated_source_goes_before_the_other_tasks_of_its_slot() -> None:
         streams=(Stream(source="in", target="out"),),
     )
     twin = Twin(application, machines((1, 1), (1, 1), (1, 1)))
+    assert twin.saturated_tps([0, 1, 0, 2]) == pytest.approx(2000.0, rel=0.01)
     assert twin.maximum_tps([0, 1, 0, 2]) == pytest.approx(2000.0, rel=0.01)
 
 

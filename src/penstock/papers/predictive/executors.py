@@ -37,7 +37,7 @@ def run_scenario(case: Case) -> list[Row]:
     machines, seed = cluster(), int(case["seed"])
     rng = np.random.default_rng(0)
     smallest = word_count(*SCENARIOS["C"])
-    most = Twin(smallest, machines, COSTS).maximum_tps(placed(DEFAULT, smallest, machines, rng))
+    most = Twin(smallest, machines, COSTS).saturated_tps(placed(DEFAULT, smallest, machines, rng))
     application = word_count(*SCENARIOS[str(case["scenario"])])
     twin = Twin(application, machines, COSTS)
     slots = placed(DEFAULT, application, machines, rng)

@@ -103,7 +103,7 @@ def setting(topology: str) -> Setting:
     """Return a topology with its default placement and that placement's maximum rate."""
     application, machines = TOPOLOGIES[topology](), cluster()
     default = placed(DEFAULT, application, machines, np.random.default_rng(0))
-    return Setting(application, machines, default, Twin(application, machines, COSTS).maximum_tps(default))
+    return Setting(application, machines, default, Twin(application, machines, COSTS).saturated_tps(default))
 
 
 def placed(policy: str, application: Application, machines: Cluster, rng: np.random.Generator) -> tuple[int, ...]:

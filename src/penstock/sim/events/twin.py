@@ -17,13 +17,16 @@ from penstock.model.topology import Application
 from penstock.sim.events.ground import PathTable
 from penstock.sim.events.run import TwinRun, TwinSetup
 from penstock.sim.events.system import TwinSystem, build_twin_system
-from penstock.workloads.arrivals import Poisson
+from penstock.workloads.arrivals import Constant, Poisson
 
 OVERLOAD = 2.0  # relative to the capacity with evenly split streams
 STEADY = 0.01  # relative; throughputs of spans that differ by less are considered equal
 STEADY_TASKS = 0.02  # likewise, of the tuples per second of each task, summed over tasks
-SPAN_TUPLES = 5_000  # source tuples per span in `maximum_tps`
+APART = 0.02  # relative; `maximum_tps` tries rates so far below and above that under overload
+SPAN_TUPLES = 5_000  # source tuples of the first span under overload
 SPANS = 10
+FIRST, TRIALS, AGREE = 4, 7, 2  # spans of a trial: length of the first one, maximum number, consecutive ones that agree
+SLOWER = 0.75  # growth of a backlog relative to that in the previous span, below which it slows down
 
 
 class Twin:
@@ -69,12 +72,68 @@ class Twin:
     def maximum_tps(
         self, slots: Sequence[int], seed: int = 0, routes: Mapping[Hop, tuple[int, ...]] | None = None
     ) -> float:
-        """Return the maximum source tuples per second of a placement, if every source task emits its share.
+        """Return the largest source rate at which queues stay bounded, if every source task emits its share.
+
+        Queues are empty at first and source tuples arrive evenly. 2 % below the returned rate queues stay bounded, 2 %
+        above it they grow. Infinite if nothing limits it.
+
+        The rate carried under overload (`saturated_tps`) is tried first. It is the maximum in most cases, but not where
+        senders share an element in order of arrival: once queues are full, a sender gets a share of the element in
+        proportion to its windows and not to its load, so that others are blocked. Such a placement carries less after
+        an overload than before it, until the arrival rate is low enough.
+        """
+        carried = self.saturated_tps(slots, seed, routes)
+        if not 0.0 < carried < np.inf:
+            return carried
+        lowest, highest, step = 0.0, np.inf, (1 + APART) / (1 - APART)
+        rate_tps = carried * (1 - APART)
+        while highest > lowest * (1 + STEADY):
+            if self._sustains(rate_tps, slots, seed, routes):
+                lowest = rate_tps
+            else:
+                highest = rate_tps
+            if 0.0 < lowest < carried < highest < np.inf:
+                return carried
+            if lowest > 0.0 and np.isfinite(highest):
+                rate_tps = float(np.sqrt(lowest * highest))
+            else:
+                rate_tps, step = rate_tps * step if lowest > 0.0 else rate_tps / step, step**2
+        return lowest
+
+    def _sustains(
+        self, rate_tps: float, slots: Sequence[int], seed: int, routes: Mapping[Hop, tuple[int, ...]] | None
+    ) -> bool:
+        """Return whether queues stay bounded if source tuples arrive evenly at a rate.
+
+        Spans double until the number of tuples in the system stays the same, or only that at the sources grows, and the
+        next span confirms it. A backlog whose growth slows down is bounded.
+        """
+        slot = SPAN_TUPLES / rate_tps
+        rates = {name: Constant(rate=rate, slot=slot) for name, rate in self._shared(rate_tps).items()}
+        run = self.start(slots, rates=rates, seed=seed, routes=routes)
+        length, waiting, inside, growth, bounded, growing = FIRST * SPAN_TUPLES / rate_tps, 0, 0, 0.0, 0, 0
+        for _ in range(TRIALS):
+            span = run.advance(length)
+            before, growth = growth, (span.waiting - waiting) / span.offered
+            grown = (span.in_flight - inside) / span.offered
+            settled = grown <= STEADY / 2
+            bounded = bounded + 1 if growth + grown <= STEADY / 2 else 0
+            growing = growing + 1 if settled and growth > max(STEADY, SLOWER * before) else 0
+            if AGREE in (bounded, growing):
+                break
+            length *= 1 if bounded or growing else 2
+            waiting, inside = span.waiting, span.in_flight
+        return bounded == AGREE or (settled and growing < AGREE and growth < SLOWER * before)
+
+    def saturated_tps(
+        self, slots: Sequence[int], seed: int = 0, routes: Mapping[Hop, tuple[int, ...]] | None = None
+    ) -> float:
+        """Return the rate that a placement carries under permanent overload; infinite if nothing limits it.
 
         The sources have an unlimited supply of tuples, and none gets further ahead than the others, so the load keeps
         the ratio of the application's rates. Spans double until back-pressure has settled: the number of completed
         tuples equals that of the previous span, and that emitted by the most blocked source, and every task processes
-        the same number as before. Senders with a choice of task then avoid slow ones. Infinite if nothing limits it.
+        the same number as before. Senders with a choice of task then avoid slow ones.
         """
         even = self._even_tps(slots, seed, routes)
         if not np.isfinite(even):

@@ -67,7 +67,7 @@ def run_fidelity(case: Case, tell: Tell = silent) -> Sequence[Row]:
     say("what placements carry in the twin")
     visited = places(setting, int(case["placements"]), int(case["seed"]))
     declared = Twin(setting.application, setting.cluster, Costs(window=WINDOW))
-    most = {place.name: declared.maximum_tps(place.placement.slots) for place in visited}
+    most = {place.name: declared.saturated_tps(place.placement.slots) for place in visited}
     floods = [Flood(place, OVER * most[place.name]) for place in reversed(visited)]  # the last one needs no moves
     lengths = (QUICK_FIRST, QUICK_EACH, QUICK_FLOODED) if case["quick"] else (FIRST, EACH, FLOODED)
     with live_session() as spark, temporary() as folder:
