@@ -12,23 +12,25 @@ from penstock.experiments.figure import Claim
 from penstock.experiments.reproduction import (
     BEGIN,
     END,
+    WORKS,
     FailedCase,
     Reproduced,
+    chosen,
     claims_table,
+    figures_of,
     judged,
     keep,
     put_table,
     read_claims,
     reproduce,
 )
-from penstock.experiments.works import WORKS, chosen, figures_of
 from penstock.model.errors import UnknownName
 from penstock.pipeline.session import session
 from tests import ROOT
 from tests.experiments.tiny_figures import FIGURES
 
-HELD = Claim("1a", "squares reach 9", "9", "9", "equal", True)
-FAILED = Claim("own", "a|b", "1 %", "2 %", "±0.5 %", False, "too short")
+HELD = Claim("squares reach 9", "9", "9", "equal", True, figure="1a")
+FAILED = Claim("a|b", "1 %", "2 %", "±0.5 %", False, "too short", "own")
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +81,7 @@ def test_results_are_kept_and_claims_of_other_figures_stay(tmp_path: Path) -> No
 
 
 def test_what_a_check_found_does_not_stand_for_the_papers_word() -> None:
-    check = Claim("1a", "check: squares reach 9", "8.9", "9", "±0.5", True)
+    check = Claim("check: squares reach 9", "8.9", "9", "±0.5", True, figure="1a")
     assert (check.checked, HELD.checked) == (True, False)
     rows = claims_table([HELD, check]).splitlines()[4:]
     assert rows[0].startswith("| 1a | squares reach 9 | 9 | 9 |")
@@ -146,6 +148,13 @@ def test_every_work_has_figures_with_numbers_of_their_own() -> None:
 
 
 def test_what_numpy_finds_true_is_plainly_true() -> None:
-    figure = FIGURES[0]._replace(claims=lambda _rows: [Claim("1", "it is", "1", "1", "equal", np.bool_(True))])  # type: ignore[arg-type]
+    figure = FIGURES[0]._replace(claims=lambda _rows: [Claim("it is", "1", "1", "equal", np.bool_(True))])  # type: ignore[arg-type]
     (claim,) = judged([figure], {figure.number: pd.DataFrame()})
     assert claim.holds is True
+
+
+@pytest.mark.parametrize("work", WORKS)
+def test_every_claim_that_fails_has_a_reason(work: str) -> None:
+    claims = read_claims(ROOT / "papers" / work / "results" / "claims.csv")
+    assert claims
+    assert [claim.claim for claim in claims if not claim.holds and not claim.why] == []

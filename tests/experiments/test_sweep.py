@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.experiments.sweep import cases, ratios, run_case, summary, sweep
+from penstock.experiments.sweep import ratios, run_case, summary, sweep, sweep_cases
 from penstock.model.objective import Objective
 from penstock.pipeline.session import session
 from penstock.planning.planner import Planner
@@ -31,7 +31,7 @@ def spark() -> Iterator[SparkSession]:
 def test_results_equal_those_of_asking_directly(spark: SparkSession) -> None:
     instances = [(application("throughput-test"), cluster(f"hetero:machines=4,seed={seed}"), seed) for seed in (0, 1)]
     heard: list[tuple[int, int]] = []
-    work = cases(instances, POLICIES, Objective.THROUGHPUT, "planning")
+    work = sweep_cases(instances, POLICIES, Objective.THROUGHPUT, "planning")
     results = sweep(spark, work, lambda done, total: heard.append((done, total))).toPandas()
     assert len(results) == len(work) == 6
     assert heard[-1] == (6, 6)
@@ -70,7 +70,9 @@ def test_ratios_are_to_the_baseline_on_the_same_instance(spark: SparkSession) ->
 
 
 def test_a_case_without_a_placement_gives_the_reason() -> None:
-    (work,) = cases([(application("word-count"), cluster("tata-3"), 0)], ["flink"], Objective.THROUGHPUT, "planning")
+    (work,) = sweep_cases(
+        [(application("word-count"), cluster("tata-3"), 0)], ["flink"], Objective.THROUGHPUT, "planning"
+    )
     row = run_case(work)
     assert not row["placed"]
     assert row["constraint"] == "slots"

@@ -5,13 +5,12 @@ checked against these rows only, after all cases have run.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
+from penstock.experiments.pictures import Picture
 
 Value = str | int | float | bool
 Case = Mapping[str, Value]
@@ -21,13 +20,13 @@ Row = Mapping[str, Value]
 class Claim(NamedTuple):
     """A statement of a paper, or of an independent check, and the result here."""
 
-    figure: str
     claim: str
     paper: str  # its own figures; if `claim` starts with `check:`, the expectation of the check
     ours: str  # the result, with its spread
     tolerance: str  # how it is checked
     holds: bool
     why: str = ""  # why it fails, or under which settings it holds
+    figure: str = ""  # the figure's number, set when its claims are judged
 
     @property
     def checked(self) -> bool:
@@ -42,7 +41,7 @@ class Figure(NamedTuple):
     title: str
     cases: Callable[[bool], Sequence[Case]]  # given whether the run is quick, with fewer cases
     run: Callable[[Case], Sequence[Row]]  # runs one case, on any worker; a top-level function
-    draw: Callable[[pd.DataFrame, "Picture"], None]
+    draw: Callable[[pd.DataFrame, Picture], None]
     claims: Callable[[pd.DataFrame], Sequence[Claim]]
     live: bool = False  # cases are real runs, one after another in the driver; `run` is a `LiveRun`
 
@@ -50,8 +49,8 @@ class Figure(NamedTuple):
 class LiveRun(Protocol):
     """Function that runs a case of a live figure."""
 
-    def __call__(self, case: Case, tell: Callable[[str], None]) -> Sequence[Row]:
-        """Run a case and return its rows; `tell` is called with the progress."""
+    def __call__(self, case: Case, report: Callable[[str], None]) -> Sequence[Row]:
+        """Run a case and return its rows; `report` is called with the progress."""
         ...
 
 

@@ -1,15 +1,27 @@
-"""Run live cases one after another in the driver, because each needs the whole host."""
+"""Live figures: their cases are real runs, one after another in the driver, because each needs the whole host.
 
-from collections.abc import Callable, Iterator
+Cases take minutes each, so finished ones are written at once to a table `figure-NUMBER.partial.csv`, until the figure
+is complete.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, cast
 
+import msgspec
+import pandas as pd
 from pyspark.sql import SparkSession
 
+from penstock.experiments.figure import Case, Figure, LiveRun
+from penstock.experiments.reproduction import Reproduced, case_key, judged, seeded
+from penstock.model.decoding import decode_json
+from penstock.model.files import write_whole
 from penstock.pipeline.session import running_session, session
 from penstock.runtime.spark.executors import embedded_master, spark_settings
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 """Called with the progress of a case."""
 
 MOST_MACHINES = 10  # maximum number of machines that a case emulates
@@ -33,3 +45,49 @@ def live_session(master: str | None = None) -> Iterator[SparkSession]:
 def temporary() -> TemporaryDirectory[str]:
     """Return a temporary folder for runs that are not kept."""
     return TemporaryDirectory(prefix="penstock-live-")
+
+
+def reproduce_live(
+    figures: Sequence[Figure], quick: bool, seed: int, folder: Path, on_progress: Callable[[int, int, str], None]
+) -> Reproduced:
+    """Run every case of some figures, cases of several figures once, and check their claims.
+
+    on_progress: called with the number of finished cases, of all cases, and the current step.
+    """
+    work = [(figure, case) for figure in figures for case in seeded(figure.cases(quick), seed)]
+    known = {case_key(figure, case): (figure, case) for figure, case in work}
+    rows: dict[Any, list[dict[str, Any]]] = {}
+    for key, (figure, case) in known.items():
+        done = len(rows)
+        run = cast(LiveRun, figure.run)
+        made = run(case, lambda what, done=done: on_progress(done, len(known), what))  # type: ignore[misc]
+        # Plain values, as a Spark job returns them, whatever types a figure's code uses.
+        plain = decode_json(msgspec.json.encode([dict(row) for row in made], enc_hook=lambda one: one.item()))
+        rows[key] = [{**case, **row} for row in plain]
+        on_progress(len(rows), len(known), "")
+        _keep_partial(folder, figures, work, rows)
+    tables = {figure.number: pd.DataFrame(_rows_of(figure, work, rows)) for figure in figures}
+    claims = judged(figures, tables)
+    return Reproduced(tables, claims, len(known), quick)
+
+
+def partial_table(folder: Path, number: str) -> Path:
+    """Return the table of a figure's finished cases while others still run."""
+    return folder / f"figure-{number}.partial.csv"
+
+
+def _rows_of(
+    figure: Figure, work: Sequence[tuple[Figure, Case]], rows: dict[Any, list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    keys = [case_key(owner, case) for owner, case in work if owner is figure]
+    return [row for key in keys for row in rows.get(key, [])]
+
+
+def _keep_partial(
+    folder: Path, figures: Sequence[Figure], work: Sequence[tuple[Figure, Case]], rows: dict[Any, list[dict[str, Any]]]
+) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for figure in figures:
+        if finished := _rows_of(figure, work, rows):
+            table = pd.DataFrame(finished).to_csv(index=False, float_format="%.6g")
+            write_whole(partial_table(folder, figure.number), table.encode())

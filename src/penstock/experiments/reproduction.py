@@ -6,7 +6,7 @@ which are part of the figures, so equal seeds give equal results wherever cases 
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from io import BytesIO
+from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -18,15 +18,25 @@ from pyspark.sql import SparkSession
 
 from penstock.experiments.figure import Case, Claim, Figure, Row
 from penstock.experiments.job import Progress, run_cases, unheard
+from penstock.experiments.pictures import blank, write_picture
 from penstock.model.decoding import decode_json
-from penstock.model.errors import PenstockError
+from penstock.model.errors import PenstockError, UnknownName, nearest
 from penstock.model.files import read_text, write_whole
+
+WORKS = {
+    "potus": ("penstock.papers.potus",),
+    "hone": ("penstock.papers.hone", "penstock.papers.hone.live"),
+    "predictive": ("penstock.papers.predictive", "penstock.papers.predictive.live"),
+    "sparcle": ("penstock.papers.sparcle", "penstock.papers.sparcle.live"),
+}
+"""The works that can be reproduced, and the modules of their figures; they are imported when they are needed."""
 
 BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
 SIZE = (9.0, 5.0)  # of a picture in inches; a figure may change it
+COLUMNS = ["figure", *(name for name in Claim._fields if name != "figure")]  # of claims.csv
 WIDEST = 90  # characters of a measured value that the short table of claims shows
 
-RESULT = pa.schema({"number": pa.int64(), "rows": pa.string(), "mistake": pa.string()})
+RESULT = pa.schema({"number": pa.int64(), "rows": pa.string(), "problem": pa.string()})
 
 
 class FailedCase(PenstockError):
@@ -43,11 +53,7 @@ class Reproduced(NamedTuple):
 
 
 def reproduce(
-    spark: SparkSession,
-    figures: Sequence[Figure],
-    quick: bool = False,
-    seed: int = 0,
-    on_progress: Progress = unheard,
+    spark: SparkSession, figures: Sequence[Figure], quick: bool = False, seed: int = 0, on_progress: Progress = unheard
 ) -> Reproduced:
     """Run every case of some figures on Spark and check their claims."""
     work = [(figure, case) for figure in figures for case in seeded(figure.cases(quick), seed)]
@@ -67,8 +73,11 @@ def reproduce(
 
 def judged(figures: Sequence[Figure], tables: Mapping[str, pd.DataFrame]) -> list[Claim]:
     """Check the claims of figures against their rows; numpy's booleans become plain ones."""
-    claims = [claim for figure in figures for claim in figure.claims(tables[figure.number])]
-    return [claim._replace(holds=bool(claim.holds)) for claim in claims]
+    return [
+        claim._replace(holds=bool(claim.holds), figure=figure.number)
+        for figure in figures
+        for claim in figure.claims(tables[figure.number])
+    ]
 
 
 def keep(folder: Path, figures: Sequence[Figure], found: Reproduced) -> list[Path]:
@@ -86,7 +95,7 @@ def keep(folder: Path, figures: Sequence[Figure], found: Reproduced) -> list[Pat
         (folder / f"figure-{figure.number}.partial.csv").unlink(missing_ok=True)  # of a live figure
     path = folder / "claims.csv"
     claims = _merged(path, figures, found.claims)
-    write_whole(path, pd.DataFrame(claims, columns=list(Claim._fields)).to_csv(index=False).encode())
+    write_whole(path, pd.DataFrame(claims, columns=list(Claim._fields))[COLUMNS].to_csv(index=False).encode())
     return [*written, path]
 
 
@@ -95,7 +104,7 @@ def read_claims(path: Path) -> list[Claim]:
     if not path.exists():
         return []
     table = pd.read_csv(path, keep_default_na=False, dtype={name: str for name in Claim._fields if name != "holds"})
-    return [Claim(**cast(dict[str, Any], row)) for row in table[list(Claim._fields)].to_dict("records")]
+    return [Claim(**cast(dict[str, Any], row)) for row in table[COLUMNS].to_dict("records")]
 
 
 def claims_table(claims: Sequence[Claim]) -> str:
@@ -164,22 +173,22 @@ def _runner(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for one in batch.to_pylist():
-                rows, mistake = b"[]", None
+                rows, problem = b"[]", None
                 try:
                     made = runs[one["number"]](decode_json(one["case"]))
                     rows = msgspec.json.encode([dict(row) for row in made], enc_hook=lambda value: value.item())
                 except PenstockError as error:
-                    mistake = str(error)
-                row = {"number": one["number"], "rows": rows.decode(), "mistake": mistake}
+                    problem = str(error)
+                row = {"number": one["number"], "rows": rows.decode(), "problem": problem}
                 yield pa.RecordBatch.from_pylist([row], schema=RESULT)
 
     return run
 
 
 def _rows(results: pd.DataFrame) -> dict[int, list[dict[str, Any]]]:
-    failed = results[results["mistake"].notna()]
+    failed = results[results["problem"].notna()]
     if len(failed):
-        raise FailedCase(f"{len(failed)} of {len(results)} cases could not be run: {failed['mistake'].iloc[0]}")
+        raise FailedCase(f"{len(failed)} of {len(results)} cases could not be run: {failed['problem'].iloc[0]}")
     return {number: decode_json(rows) for number, rows in zip(results["number"], results["rows"], strict=True)}
 
 
@@ -193,11 +202,26 @@ def _merged(path: Path, figures: Sequence[Figure], claims: Sequence[Claim]) -> l
 
 
 def _picture(path: Path, figure: Figure, table: pd.DataFrame, quick: bool) -> Path:
-    from matplotlib.figure import Figure as Picture
-
-    drawn, picture = BytesIO(), Picture(figsize=SIZE, layout="constrained")
+    picture = blank(*SIZE, layout="constrained")
     picture.suptitle(f"{figure.title} (a quick run, too short to be quoted)" if quick else figure.title, fontsize=10)
     figure.draw(table, picture)
-    picture.savefig(drawn, dpi=140, format="png")
-    write_whole(path, drawn.getvalue())
-    return path
+    return write_picture(picture, path)
+
+
+def figures_of(work: str) -> tuple[Figure, ...]:
+    """Import the figures of a work."""
+    if work not in WORKS:
+        raise UnknownName("work", f"none is named {work!r}; {nearest(work, WORKS)}")
+    return tuple(figure for module in WORKS[work] for figure in import_module(module).FIGURES)
+
+
+def chosen(figures: Sequence[Figure], numbers: Sequence[str]) -> tuple[Figure, ...]:
+    """Return the figures with some numbers, all if none is given; 5 includes 5a, 5b and so on."""
+    picked: list[Figure] = []
+    for number in numbers:
+        found = [figure for figure in figures if number in (figure.number, re.sub(r"(?<=\d)[a-z]$", "", figure.number))]
+        if not found:
+            known = ", ".join(figure.number for figure in figures)
+            raise UnknownName("figure", f"none is numbered {number!r}; there are {known}")
+        picked += [figure for figure in found if figure not in picked]
+    return tuple(picked) if numbers else tuple(figures)

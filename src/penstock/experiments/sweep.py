@@ -59,7 +59,7 @@ class Case(NamedTuple):
     model: str  # a key of MODELS
 
 
-def cases(
+def sweep_cases(
     instances: Sequence[tuple[Application, Cluster, int]],
     policies: Sequence[str],
     objective: Objective | str,
@@ -87,8 +87,8 @@ def run_case(case: Case) -> dict[str, Any]:
     planner = Planner(application, cluster, case.objective, case.seed, MODELS[case.model])
     try:
         decision = planner.decide(case.policy)
-    except PenstockError as mistake:  # of this instance, such as a pin to an unknown machine: others may succeed
-        return {**row, "placed": False, "constraint": "input", "reason": str(mistake)}
+    except PenstockError as error:  # of this instance, such as a pin to an unknown machine: others may succeed
+        return {**row, "placed": False, "constraint": "input", "reason": str(error)}
     row |= {"placed": decision.placed, "seconds": decision.seconds}
     if decision.evaluation is None:
         refusal = decision.result
