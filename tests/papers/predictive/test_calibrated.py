@@ -13,7 +13,7 @@ from penstock.model.topology import Application, Distribution, ServiceTime
 from penstock.papers.predictive import trial
 from penstock.papers.predictive.calibrated import calibrate, calibrated_twin, summarise_visits, traced_hops
 from penstock.papers.predictive.models import observed_loads
-from penstock.papers.predictive.settings import DELAY_VARIATION, SOME, Setting, cases, loads_in_turn
+from penstock.papers.predictive.settings import DELAY_VARIATION, SOME, PlacedTopology, loads_in_turn, trial_cases
 from penstock.papers.predictive.visits import Site, Visit
 from tests.calibration import observed as without_spark
 from tests.papers.predictive.test_predictive import tiny
@@ -22,24 +22,24 @@ TRAINING = 12
 
 
 @pytest.fixture(scope="module")
-def setting() -> Setting:
+def setting() -> PlacedTopology:
     return tiny()
 
 
 @pytest.fixture(scope="module")
-def visits(setting: Setting) -> list[Visit]:
+def visits(setting: PlacedTopology) -> list[Visit]:
     sites = {load: Site(setting, load, 400) for load in set(loads_in_turn(TRAINING))}
     rng = np.random.default_rng(5)
     return [sites[load].visit(sites[load].draw(SOME, rng), turn) for turn, load in enumerate(loads_in_turn(TRAINING))]
 
 
 @pytest.fixture(scope="module")
-def found(setting: Setting, visits: list[Visit]) -> Calibration:
+def found(setting: PlacedTopology, visits: list[Visit]) -> Calibration:
     return calibrate(setting.application, setting.cluster, visits)
 
 
 @pytest.mark.slow
-def test_costs_are_the_true_ones_within_a_few_percent(setting: Setting, found: Calibration) -> None:
+def test_costs_are_the_true_ones_within_a_few_percent(setting: PlacedTopology, found: Calibration) -> None:
     for true, one in zip(setting.application.components, found.application.components, strict=True):
         assert one.cpu == pytest.approx(true.cpu, rel=0.05), true.name
     for stream, seen in zip(setting.application.streams, found.application.streams, strict=True):
@@ -49,7 +49,9 @@ def test_costs_are_the_true_ones_within_a_few_percent(setting: Setting, found: C
     assert found.application["database"].service.distribution is Distribution.EXPONENTIAL
 
 
-def test_delays_and_their_noise_are_the_true_ones_within_a_few_percent(setting: Setting, found: Calibration) -> None:
+def test_delays_and_their_noise_are_the_true_ones_within_a_few_percent(
+    setting: PlacedTopology, found: Calibration
+) -> None:
     true, one = setting.cluster.distances, found.cluster.distances
     assert one.other_host_ms == pytest.approx(true.other_host_ms, rel=0.03)
     assert one.same_process_ms == pytest.approx(true.same_process_ms, rel=0.01)
@@ -57,7 +59,7 @@ def test_delays_and_their_noise_are_the_true_ones_within_a_few_percent(setting: 
     assert found.cluster.machines == setting.cluster.machines
 
 
-def test_predicts_a_placement_nearly_as_the_truth_runs_it(setting: Setting, found: Calibration) -> None:
+def test_predicts_a_placement_nearly_as_the_truth_runs_it(setting: PlacedTopology, found: Calibration) -> None:
     site = Site(setting, 0.45, 400)
     loads = observed_loads(site, site.following(setting.default, 3, 3))
     twin = calibrated_twin(site, found, loads)
@@ -81,7 +83,7 @@ def other(application: Application) -> Application:
     )
 
 
-def test_nothing_of_what_is_declared_gets_in(setting: Setting, visits: list[Visit], found: Calibration) -> None:
+def test_nothing_of_what_is_declared_gets_in(setting: PlacedTopology, visits: list[Visit], found: Calibration) -> None:
     far = msgspec.structs.replace(setting.cluster, distances=Distances(other_host_ms=50.0))
     again = calibrate(other(setting.application), far, visits)
     assert again.application == found.application
@@ -100,14 +102,14 @@ def test_what_is_kept_apart_does_not_change_it(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(trial, "setting", lambda _: tiny())
     monkeypatch.setattr(trial, "calibrate", kept)
     monkeypatch.setattr(trial, "_decided", lambda *_: [])
-    (case,) = cases("word-count", True)
+    (case,) = trial_cases("word-count", True)
     rows = [pd.DataFrame(trial.run_trial({**case, "tuples": 30, "apart": apart})) for apart in (1, 2)]
     judged = [one[one["scheme"] == trial.CALIBRATED]["value"].to_numpy() for one in rows]
     assert not np.array_equal(judged[0], judged[1])
     assert made[0] == made[1]
 
 
-def test_visits_are_summed_up_as_the_telemetry_of_a_run_is(setting: Setting) -> None:
+def test_visits_are_summed_up_as_the_telemetry_of_a_run_is(setting: PlacedTopology) -> None:
     site = Site(setting, 0.3, 1140)
     assert site.window_s == pytest.approx(2.0)  # records of tasks are of whole seconds
     visit = site.visit(setting.default, 1)
@@ -127,7 +129,7 @@ def _sorted(table: pd.DataFrame) -> pd.DataFrame:
     return filled.sort_values(texts).reset_index(drop=True)
 
 
-def test_following_tuples_changes_nothing(setting: Setting) -> None:
+def test_following_tuples_changes_nothing(setting: PlacedTopology) -> None:
     site = Site(setting, 0.6, 100)
     plain, visit = site.window(setting.default, 2), site.visit(setting.default, 2)
     assert np.array_equal(plain.tasks, visit.window.tasks)

@@ -14,7 +14,7 @@ from penstock.model.features import EDGE_WINDOW
 from penstock.model.instance import Instance
 from penstock.model.taskgraph import task_names
 from penstock.model.topology import Application
-from penstock.papers.predictive.settings import cluster, setting
+from penstock.papers.predictive.settings import li_cluster, setting
 from penstock.papers.predictive.visits import Site
 from penstock.papers.predictive.windows import Tables
 from penstock.sim.events import Twin, TwinSpan
@@ -39,7 +39,7 @@ def drained(twin: Twin, records: float = 0.0) -> tuple[TwinSpan, TwinSpan, "pd.D
 
 
 def test_loads_shares_and_neighbours_are_those_of_the_placement() -> None:
-    twin = Twin(small(), cluster(2))
+    twin = Twin(small(), li_cluster(2))
     span = twin.start(SLOTS, seed=3).advance(SECONDS)
     tables = Tables(twin.instance)
     window = tables.window(SLOTS, span)
@@ -59,7 +59,7 @@ def test_loads_shares_and_neighbours_are_those_of_the_placement() -> None:
 
 
 def test_rows_of_regressions_have_every_component_but_sources_and_every_stream() -> None:
-    twin = Twin(small(), cluster(2))
+    twin = Twin(small(), li_cluster(2))
     tables = Tables(twin.instance)
     run = twin.start(SLOTS, seed=3)
     windows = [tables.window(SLOTS, run.advance(SECONDS)) for _ in range(2)]
@@ -75,7 +75,7 @@ def test_rows_of_regressions_have_every_component_but_sources_and_every_stream()
 
 
 def test_longest_path_of_a_chain_is_the_sum_of_its_times() -> None:
-    twin = Twin(small(), cluster(2))
+    twin = Twin(small(), li_cluster(2))
     tables = Tables(twin.instance)
     times = tables.measured(twin.start(SLOTS, seed=3).advance(SECONDS))
     assert len(times) == 6
@@ -103,7 +103,7 @@ def test_equal_the_pipelines_tables_of_the_same_run(tmp_path: Path) -> None:
     from penstock.pipeline.session import session
     from penstock.pipeline.store import read_table
 
-    twin = Twin(small(), cluster(2))
+    twin = Twin(small(), li_cluster(2))
     *_, records = drained(twin, records=-1.0)
     (tmp_path / "in").mkdir()
     pq.write_table(records, tmp_path / "in" / "small.parquet")

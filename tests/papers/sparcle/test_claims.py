@@ -4,9 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from penstock.papers.sparcle import energies, faces, networks, optima, paths, rates, ratios, refinement, sharing
-from penstock.papers.sparcle.runs import ASKED, BALANCED, LINKS, OPTIMUM, SPARCLE
-from penstock.papers.sparcle.summaries import gain, half_to_twice, percentiles, signed
+from penstock.experiments.statistics import signed
+from penstock.papers.sparcle import energies, faces, names, networks, optima, paths, rates, ratios, refinement, sharing
+from penstock.papers.sparcle.runs import ASKED, BALANCED, LINKS
+from penstock.papers.sparcle.summaries import gain_over, half_to_twice, percentiles
 from penstock.papers.sparcle.summaries import ratios as to_optimum
 from tests.papers.sparcle.made_up import holds, rated
 
@@ -25,7 +26,7 @@ def test_gains_as_in_the_paper_hold_and_none_does_not() -> None:
     figure = rates.FIGURES[0]
 
     def papers(rows: pd.DataFrame) -> dict[str, "pd.Series[float] | float"]:
-        balanced = {name: 1.0 / (1.0 + said) for name, said in rates.SAID.items()}
+        balanced = {name: 1.0 / (1.0 + paper) for name, paper in rates.PAPER_GAINS.items()}
         weak = dict.fromkeys(rates.WEAK, 0.1)
         return {
             name: pd.Series(
@@ -60,21 +61,21 @@ def test_where_claims_hold_names_the_ratios() -> None:
     def at_four(rows: pd.DataFrame) -> dict[str, "pd.Series[float] | float"]:
         four = rows["links"] == 4.0
         return {
-            **{name: pd.Series(np.where(four, 1.0 / (1.0 + said), 2.0)) for name, said in rates.SAID.items()},
-            OPTIMUM: pd.Series(np.where(four, 1.0, 2.0)),
+            **{name: pd.Series(np.where(four, 1.0 / (1.0 + paper), 2.0)) for name, paper in rates.PAPER_GAINS.items()},
+            names.OPTIMUM: pd.Series(np.where(four, 1.0, 2.0)),
         }
 
     claims = list(figure.claims(rated(figure, at_four)))
     assert {claim.why for claim in claims if "at some ratio" in claim.claim} == {"holds at 4"}
     assert holds(claims, "hold only where links are 3 to 5 times")
-    everywhere = rated(figure, lambda rows: {name: 1.0 / (1.0 + said) for name, said in rates.SAID.items()})
+    everywhere = rated(figure, lambda rows: {name: 1.0 / (1.0 + paper) for name, paper in rates.PAPER_GAINS.items()})
     assert not holds(list(figure.claims(everywhere)), "hold only where links are 3 to 5 times")
-    nowhere = list(figure.claims(rated(figure, lambda rows: {OPTIMUM: 2.0})))
+    nowhere = list(figure.claims(rated(figure, lambda rows: {names.OPTIMUM: 2.0})))
     assert {claim.why for claim in nowhere if "at some ratio" in claim.claim} == {
         "at none",
         "at none" + next(iter(ratios.REASONS.values())),
     }
-    worse = list(figure.claims(rated(figure, lambda rows: {SPARCLE: 0.9})))
+    worse = list(figure.claims(rated(figure, lambda rows: {names.SPARCLE: 0.9})))
     assert not holds(worse, "our default")
 
 
@@ -98,7 +99,7 @@ def face_rows(**changed: float) -> pd.DataFrame:
     """Return rows of Figure 6 as the paper has them; `changed` at every bandwidth."""
     (figure,) = faces.FIGURES
     rows = pd.DataFrame([dict(one) for one in figure.cases(True)])
-    rows = rows.assign(**dict.fromkeys(faces.ASKED, 1.0))
+    rows = rows.assign(**dict.fromkeys(names.EVERY, 1.0))
     rows["cloud"] = rows["field_mbps"].map({0.5: 1 / 9, 4.0: 0.5, 10.0: 1.0, 22.0: 1 / 1.23})
     rows = rows.assign(heft=0.25, vne=1 / 14.5, **{"t-storm": 1 / 1.63})
     rows = rows.assign(**{f"{name}_in_field": 0 for name in ("canonical", "sparcle", "refined")})
@@ -134,7 +135,7 @@ def test_energy_holds_of_gains_as_in_the_paper_and_fails_of_none() -> None:
     cases = pd.DataFrame([dict(one) for one in figure.cases(True)])
     policies = [name + way for name in ASKED["heuristics"] for way in ("", "_radios")]
     level = cases.assign(**dict.fromkeys(policies, 1.0))
-    papers = level.assign(gs=0.6, gr=0.6, **{name: 1.0 / (1.0 + said) for name, said in energies.SAID.items()})
+    papers = level.assign(gs=0.6, gr=0.6, **{name: 1.0 / (1.0 + paper) for name, paper in energies.PAPER_GAINS.items()})
     assert all(claim.holds for claim in figure.claims(papers))
     assert [claim.holds for claim in figure.claims(level)] == [False] * 5 + [True]
 
@@ -167,7 +168,7 @@ def test_utility_and_admitted_rates_are_judged_by_means() -> None:
 def network_rows() -> pd.DataFrame:
     shared = {"nodes": 5, "asked": 2.0, "guaranteed": 1.0, "utility": -10.0, "geometric": 0.1, "paths": 1.0}
     shared |= {"refused_guaranteed": 1, "refused_best_effort": 1, "median_ms": 5.0, "worst_ms": 9.0, "links": 4.0}
-    return pd.DataFrame({"network": name, "policy": policy, **shared} for name in "ab" for policy in networks.ASKED)
+    return pd.DataFrame({"network": name, "policy": policy, **shared} for name in "ab" for policy in names.EVERY)
 
 
 def test_on_real_networks_no_baseline_may_admit_more() -> None:
@@ -200,11 +201,11 @@ def test_absent_networks_are_said_to_be_skipped() -> None:
 
 def test_summaries_do_what_they_say() -> None:
     rows = pd.DataFrame({"a": [1.0, 3.0], "b": [1.0, 1.0], "none": [0.0, 0.0]})
-    assert gain(rows, "a", "b").value == pytest.approx(1.0)
+    assert gain_over(rows, "a", "b").value == pytest.approx(1.0)
     assert to_optimum(rows, "a", "b").tolist() == [1.0, 3.0]
     assert to_optimum(rows, "none", "none").tolist() == [1.0, 1.0]
     assert percentiles(np.array([1.0, 1.0])) == "mean 1.000, p5 1.00, p25 1.00, p50 1.00, p75 1.00"
-    assert signed(-0.254) == "−25 %"
+    assert signed(-0.254, 0) == "−25 %"
     assert half_to_twice(0.3, 0.3)
     assert not half_to_twice(0.1, 0.3)
     assert not half_to_twice(0.7, 0.3)

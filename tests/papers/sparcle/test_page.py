@@ -5,7 +5,7 @@ import re
 import pandas as pd
 import pytest
 
-from penstock.experiments.works import figures_of
+from penstock.experiments.reproduction import figures_of
 from penstock.papers.sparcle import FIGURES
 from tests import ROOT
 

@@ -1,18 +1,21 @@
 """Figure 6: the largest backlog of any queue in any slot, against the rate of every queue and the number of queues."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
 
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure
+from penstock.experiments.pictures import Picture
 from penstock.papers.hone.links import (
     FIFO,
     LBF,
     QUEUES,
+    RATE,
     RATES,
     RRB,
     RULES,
+    SWEEPS,
     WC_RR,
     link_cases,
     queue_numbers,
@@ -25,19 +28,15 @@ from penstock.papers.hone.tables import (
     PAPER_RUNS,
     Spreads,
     averages,
-    below,
     by_rule,
     draw_lines,
     finish,
     growing,
     percents,
+    reductions,
 )
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
-
 KINDS = ("poisson", "trace")
-RATE = 1000  # of every queue, if their number varies
 NOTED = (500, 900, 1000, 2000)  # rates with figures from the independent check
 FROM_RRB, FROM_WC_RR = (0.69, 0.85, 0.82, 0.06), (0.30, 0.55, 0.58, 0.06)
 POINTS = 0.05  # tolerance of a share
@@ -52,15 +51,7 @@ def _cases_by_number(quick: bool) -> Sequence[Case]:
     return link_cases(KINDS, queue_numbers(quick), (RATE,), (RRB, LBF, WC_RR, FIFO), quick)
 
 
-def _draw_by_rate(rows: pd.DataFrame, picture: "Picture") -> None:
-    _draw(rows, picture, "rate", "tuples a second, each of 10 queues")
-
-
-def _draw_by_number(rows: pd.DataFrame, picture: "Picture") -> None:
-    _draw(rows, picture, "queues", f"queues of {RATE:,} tuples a second")
-
-
-def _draw(rows: pd.DataFrame, picture: "Picture", by: str, label: str) -> None:
+def _draw(by: str, label: str, rows: pd.DataFrame, picture: Picture) -> None:
     for axis, kind in zip(picture.subplots(1, 2, sharey=True), KINDS, strict=True):
         draw_lines(axis, rows[rows["kind"] == kind], "largest", by, [rule.name for rule in RULES])
         finish(axis, label, "largest backlog (tuples)" if kind == KINDS[0] else "", f"{kind} arrivals", True)
@@ -69,13 +60,12 @@ def _draw(rows: pd.DataFrame, picture: "Picture", by: str, label: str) -> None:
 
 def _claims_by_rate(rows: pd.DataFrame) -> list[Claim]:
     poisson = rows[rows["kind"] == "poisson"]
-    found = below(poisson, "largest", LBF, RRB, "rate")
+    found = reductions(poisson, "largest", LBF, RRB, "rate")
     mean = by_rule(poisson, "largest", "rate")
     return [
-        *(_always("6a", rows[rows["kind"] == kind], "rate", "/s", kind) for kind in KINDS),
+        *(_always(rows[rows["kind"] == kind], "rate", "/s", kind) for kind in KINDS),
         _up_to(found),
         Claim(
-            "6a",
             "both grow with the rate",
             "yes",
             f"LBF {_ends(mean[LBF])}, RRB {_ends(mean[RRB])}",
@@ -84,17 +74,16 @@ def _claims_by_rate(rows: pd.DataFrame) -> list[Claim]:
         ),
         _closes(found),
         _checked("RRB", found, FROM_RRB),
-        _checked("a round-robin that does not idle", below(poisson, "largest", LBF, WC_RR, "rate"), FROM_WC_RR),
-        _alternative(below(poisson, "largest", LBF, FIFO, "rate")),
+        _checked("a round-robin that does not idle", reductions(poisson, "largest", LBF, WC_RR, "rate"), FROM_WC_RR),
+        _alternative(reductions(poisson, "largest", LBF, FIFO, "rate")),
     ]
 
 
-def _always(figure: str, rows: pd.DataFrame, by: str, unit: str, kind: str) -> Claim:
-    found = below(rows, "largest", LBF, RRB, by)
+def _always(rows: pd.DataFrame, by: str, unit: str, kind: str) -> Claim:
+    found = reductions(rows, "largest", LBF, RRB, by)
     least = min(found, key=lambda place: found[place].mean)
     lower = sum(one.mean > 0 for one in found.values())
     return Claim(
-        figure,
         f"LBF's largest backlog is always below RRB's ({kind} arrivals)",
         "always",
         f"at {lower} of {len(found)} settings; least: {percents(found, [least], unit)}",
@@ -108,7 +97,6 @@ def _up_to(found: Spreads) -> Claim:
     paper = {rate: one for rate, one in found.items() if rate in RATES}
     top = max(paper, key=lambda rate: paper[rate].mean)
     return Claim(
-        "6a",
         "LBF's largest backlog is below RRB's by up to",
         "83.3 %",
         percents(paper, [top], "/s"),
@@ -120,7 +108,6 @@ def _up_to(found: Spreads) -> Claim:
 def _closes(found: Spreads) -> Claim:
     over = [one.mean for rate, one in found.items() if rate >= OVERLOAD]
     return Claim(
-        "6a",
         "the gap closes in overload",
         "yes; a check run: 71 % at 500/s, 81–86 % at 1,000/s, ≤ 11 % from 2,000/s",
         percents(found, [500, 1000, OVERLOAD, max(found)], "/s"),
@@ -138,7 +125,6 @@ def _checked(base: str, found: Spreads, wanted: Sequence[float]) -> Claim:
         if not found[rate].allows(share, POINTS, CHECK_RUNS)
     ]
     return Claim(
-        "6a",
         f"check: below {base} at 500, 900, 1,000 and 2,000/s by",
         ", ".join(f"{100 * share:.0f} %" for share in wanted),
         percents(found, NOTED, "/s"),
@@ -151,7 +137,6 @@ def _checked(base: str, found: Spreads, wanted: Sequence[float]) -> Claim:
 def _alternative(found: Spreads) -> Claim:
     """Compare with a rule that needs no signal."""
     return Claim(
-        "6a",
         "ours: LBF is below FIFO too, which is what Storm and Flink do",
         "not compared",
         percents(found, NOTED, "/s"),
@@ -164,9 +149,8 @@ def _claims_by_number(rows: pd.DataFrame) -> list[Claim]:
     mean = by_rule(rows[rows["kind"] == "poisson"], "largest", "queues")
     halves = [_halves(averages(mean[rule])) for rule in (LBF, RRB)]
     return [
-        *(_always("6b", rows[rows["kind"] == kind], "queues", " queues", kind) for kind in KINDS),
+        *(_always(rows[rows["kind"] == kind], "queues", " queues", kind) for kind in KINDS),
         Claim(
-            "6b",
             "both grow with the number of queues at first, then change little",
             "yes",
             f"LBF {_listed(mean[LBF])}; RRB {_listed(mean[RRB])}",
@@ -192,8 +176,18 @@ def _listed(found: Spreads) -> str:
 
 
 FIGURE_6A = Figure(
-    "6a", "Largest backlog against the input rate", _cases_by_rate, run_link, _draw_by_rate, _claims_by_rate
+    "6a",
+    "Largest backlog against the input rate",
+    _cases_by_rate,
+    run_link,
+    partial(_draw, "rate", SWEEPS["rate"]),
+    _claims_by_rate,
 )
 FIGURE_6B = Figure(
-    "6b", "Largest backlog against the number of queues", _cases_by_number, run_link, _draw_by_number, _claims_by_number
+    "6b",
+    "Largest backlog against the number of queues",
+    _cases_by_number,
+    run_link,
+    partial(_draw, "queues", SWEEPS["queues"]),
+    _claims_by_number,
 )

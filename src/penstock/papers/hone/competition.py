@@ -8,33 +8,19 @@ that never idles has a backlog there.
 from collections import deque
 from collections.abc import Iterator, Sequence
 from math import ceil, log2
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from penstock.estimate.offline import offline_optimum
 from penstock.experiments.figure import Case, Claim, Figure, Row
-from penstock.papers.hone.links import (
-    FIFO,
-    LBF,
-    LBF_CONSERVING,
-    LBF_HELD,
-    RANDOM,
-    RRB,
-    RULE,
-    RULES,
-    WC_RR,
-    send_over,
-)
+from penstock.experiments.pictures import Picture
+from penstock.papers.hone.links import FIFO, LBF, LBF_CONSERVING, LBF_HELD, RANDOM, RRB, RULE, RULES, WC_RR, send_over
 from penstock.papers.hone.tables import finish, mark
 from penstock.policies.registry import sending_policy
 from penstock.policies.tuples.sending import STATE, send
 from penstock.workloads.adversaries import overtaken_queue, random_cases, staircase
 from penstock.workloads.arrivals import Counts
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
 
 RANDOM_CASES, QUICK_CASES, TOGETHER = 10_000, 1_000, 250
 NUMBERS = (2, 3, 4, 8, 16, 32, 64)
@@ -141,7 +127,7 @@ def _judged(counts: Counts, largest: int) -> tuple[int, int]:
     return largest, offline_optimum(counts)
 
 
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     names = {"random": "random cases", "staircase": "staircase", "overtaken": "an overtaken queue"}
     for axis, (adversary, text) in zip(picture.subplots(1, 3, sharey=True), names.items(), strict=True):
         own = rows[rows["adversary"] == adversary]
@@ -179,7 +165,6 @@ def _theorem(rows: pd.DataFrame) -> Claim:
     own = rows[rows["rule"] == LBF]
     cases, broken = int(own["cases"].sum()), int(own["broken"].sum())
     return Claim(
-        "competitive",
         "Theorem 1: LBF's largest backlog ≤ (3 + ⌈log2 N⌉) × the offline optimum",
         "proved",
         f"{broken} of {cases:,} cases break it (N up to {own['queues'].max()}); worst ratio {own['worst'].max():.2f}",
@@ -192,7 +177,6 @@ def _small(rows: pd.DataFrame) -> Claim:
     own = rows[(rows["rule"] == LBF) & rows["queues"].isin((2, 3))]
     worst = own.groupby("queues")["worst"].max()
     return Claim(
-        "competitive",
         "check: worst ratio found for LBF at N = 2 and 3",
         "2.0",
         ", ".join(f"{value:.2f} at N = {queues}" for queues, value in worst.items()),
@@ -209,7 +193,6 @@ def _staircase(rows: pd.DataFrame) -> Claim:
     close = all(harmonic[queues] - 1e-9 <= deep[queues] <= harmonic[queues] * 1.25 for queues in deep.index)
     last = int(deep.index.max())
     return Claim(
-        "competitive",
         "check: LBF about H_N under a staircase",
         f"H_{last} = {harmonic[last]:.2f}",
         f"N = {last}: {deep[last]:.2f} with steps of {max(DEPTHS)} tuples, {flat[last]:.2f} with single tuples",
@@ -223,7 +206,6 @@ def _number_less_one(rows: pd.DataFrame) -> Claim:
     own = rows[(rows["adversary"] == "overtaken") & rows["rule"].isin((WC_RR, FIFO)) & (rows["queues"] > 2)]
     last = own[own["queues"] == own["queues"].max()].set_index("rule")["worst"]
     return Claim(
-        "competitive",
         "check: work-conserving round-robin and FIFO reach N - 1",
         "N - 1",
         f"N = {own['queues'].max()}: WC-RR {last[WC_RR]:.2f}, FIFO {last[FIFO]:.2f}",
@@ -237,7 +219,6 @@ def _worst(rows: pd.DataFrame, rule: str) -> Claim:
     top = own.nlargest(1, "worst").iloc[0]
     broken = int(own["broken"].sum())
     return Claim(
-        "competitive",
         f"ours: {rule} ({RULE[rule].spec}) keeps LBF's ratio",
         "no claim",
         f"worst ratio {top['worst']:.2f} (N = {top['queues']}, {top['adversary']}); "
@@ -254,7 +235,6 @@ def _second_theorem(rows: pd.DataFrame) -> Claim:
     idle = int(beyond[RRB])
     others = int(beyond.drop(list(IDLING)).sum())
     return Claim(
-        "competitive",
         "Theorem 2: any online algorithm is N-competitive",
         "proved",
         f"RRB breaks it in {idle:,} cases ({nothing[RRB]:,} with an optimum of 0); rules that never idle in {others}",

@@ -5,43 +5,41 @@ the same mean delay; they differ in which tuples wait. RRB idles, so its delay i
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure
+from penstock.experiments.pictures import Picture
 from penstock.papers.hone.links import (
     FIFO,
     LBF,
     QUEUES,
     RANDOM,
+    RATE,
     RATES,
     RRB,
     RULES,
+    SWEEPS,
     WC_RR,
     link_cases,
     queue_numbers,
     rates,
     run_link,
+    swept,
 )
 from penstock.papers.hone.tables import (
     JUDGED,
     PAPER_RUNS,
     apart,
     averages,
-    below,
     by_rule,
     draw_lines,
     finish,
     growing,
     percents,
+    reductions,
 )
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
-
-RATE = 1000
-SWEEPS = {"rate": "tuples a second, each of 10 queues", "queues": f"queues of {RATE:,} tuples a second"}
 NEVER_IDLE = (LBF, WC_RR, RANDOM, FIFO)
 POINTS = 0.05
 SAME = 1e-9  # relative difference of delays that is considered rounding
@@ -54,14 +52,10 @@ def _cases(quick: bool) -> Sequence[Case]:
     return [*by_rate, *link_cases(("poisson",), more, (RATE,), (RRB, LBF, WC_RR, FIFO), quick)]
 
 
-def _sweep(rows: pd.DataFrame, sweep: str) -> pd.DataFrame:
-    return rows[rows["queues"] == QUEUES] if sweep == "rate" else rows[rows["rate"] == RATE]
-
-
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     poisson = rows[rows["kind"] == "poisson"]
     for axis, (sweep, label) in zip(picture.subplots(1, 2, sharey=True), SWEEPS.items(), strict=True):
-        draw_lines(axis, _sweep(poisson, sweep), "delay", sweep, [rule.name for rule in RULES])
+        draw_lines(axis, swept(poisson, sweep), "delay", sweep, [rule.name for rule in RULES])
         up, note = (
             ("mean queueing delay (slots)", "all rules that never idle are one line") if sweep == "rate" else ("", "")
         )
@@ -72,7 +66,7 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
     poisson = rows[rows["kind"] == "poisson"]
-    by_rate, by_number = (_sweep(poisson, sweep) for sweep in SWEEPS)
+    by_rate, by_number = (swept(poisson, sweep) for sweep in SWEEPS)
     trace = rows[rows["kind"] == "trace"]
     return [
         _reduced(by_rate[by_rate["rate"].isin(RATES)], "rate", "/s", 0.898),
@@ -85,13 +79,12 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _reduced(rows: pd.DataFrame, by: str, unit: str, wanted: float) -> Claim:
-    found = below(rows, "delay", LBF, RRB, by)
+    found = reductions(rows, "delay", LBF, RRB, by)
     top = max(found, key=lambda place: found[place].mean)
     holds = found[top].allows(wanted, POINTS, PAPER_RUNS)
     lower = all(one.mean > 0 for one in found.values())
     what = "different rates" if by == "rate" else "different numbers of queues"
     return Claim(
-        "8",
         f"LBF's mean delay is always below RRB's, by up to ({what})",
         f"{100 * wanted:.1f} %",
         f"{percents(found, [top], unit)}; at the other end {percents(found, [max(found)], unit)}",
@@ -107,7 +100,6 @@ def _grows(by_rate: pd.DataFrame, by_number: pd.DataFrame) -> Claim:
     holds = all(growing(averages(table[rule]), share=0.02) for table in tables for rule in (LBF, RRB))
     ends = [f"{values[0]:.1f} to {values[-1]:,.0f}" for values in (averages(table[LBF]) for table in tables)]
     return Claim(
-        "8",
         "both delays grow with the rate and with the number of queues",
         "yes",
         f"LBF {ends[0]} slots over rates, {ends[1]} over queues",
@@ -117,9 +109,8 @@ def _grows(by_rate: pd.DataFrame, by_number: pd.DataFrame) -> Claim:
 
 
 def _shrinks(by_rate: pd.DataFrame) -> Claim:
-    found = below(by_rate, "delay", LBF, RRB, "rate")
+    found = reductions(by_rate, "delay", LBF, RRB, "rate")
     return Claim(
-        "8",
         "the reduction shrinks as the rate grows",
         "yes",
         ", ".join(f"{100 * one.mean:.1f} % at {rate:,}/s" for rate, one in found.items()),
@@ -130,9 +121,8 @@ def _shrinks(by_rate: pd.DataFrame) -> Claim:
 
 def _same(kind: str, rows: pd.DataFrame) -> Claim:
     differ = apart(rows[rows["rule"].isin(NEVER_IDLE)], "delay", ["rate"], "rule")
-    rrb = below(rows, "delay", WC_RR, RRB, "rate")
+    rrb = reductions(rows, "delay", WC_RR, RRB, "rate")
     return Claim(
-        "8",
         f"check: LBF, work-conserving round-robin, random and FIFO have one mean delay ({kind})",
         "identical",
         f"largest difference of any run {100 * differ:.1g} %; WC-RR is below RRB by {percents(rrb, [500, 1000], '/s')}",

@@ -5,31 +5,29 @@ conventions are shown: 1, the maximum, or such slots left out.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure
+from penstock.experiments.pictures import Picture
 from penstock.papers.hone.links import (
     LBF,
     QUEUES,
+    RATE,
     RATES,
     RRB,
     SAMPLED,
+    SWEEPS,
     link_cases,
     queue_numbers,
     rates,
     run_link,
+    swept,
 )
 from penstock.papers.hone.tables import finish
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
-
-RATE = 1000
 TEN_TIMES = 8.0  # minimum factor that is accepted for the paper's
-SWEEPS = {"rate": "tuples a second, each of 10 queues", "queues": f"queues of {RATE:,} tuples a second"}
 
 
 def _cases(quick: bool) -> Sequence[Case]:
@@ -41,16 +39,15 @@ def _cases(quick: bool) -> Sequence[Case]:
 
 def improvements(rows: pd.DataFrame, sweep: str) -> pd.DataFrame:
     """Return the factor LBF / RRB for every setting, slot and seed, and whether either system was empty then."""
-    own = rows[rows["queues"] == QUEUES] if sweep == "rate" else rows[rows["rate"] == RATE]
     columns = {f"jain_{slot}": slot for slot in SAMPLED}
-    long = own.rename(columns=columns).melt([sweep, "seed", "rule"], list(SAMPLED), "slot", "index")
+    long = swept(rows, sweep).rename(columns=columns).melt([sweep, "seed", "rule"], list(SAMPLED), "slot", "index")
     wide = long.pivot(index=[sweep, "slot", "seed"], columns="rule", values="index")
     factor = wide[LBF].fillna(1.0) / wide[RRB].fillna(1.0)
     empty = wide[LBF].isna() | wide[RRB].isna()
     return pd.DataFrame({"factor": factor, "empty": empty}).reset_index()
 
 
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     for axis, (sweep, label) in zip(picture.subplots(1, 2), SWEEPS.items(), strict=True):
         found = improvements(rows, sweep)
         for text, part, colour in (
@@ -84,7 +81,6 @@ def _ten_times(by_rate: pd.DataFrame, full: pd.DataFrame) -> list[Claim]:
     where = by_rate["rate"].to_numpy()[int(by_rate["factor"].to_numpy().argmax())]
     return [
         Claim(
-            "7",
             "LBF is fairer by up to",
             "10×",
             f"{top:.1f}× at {where:,}/s, largest of any slot and seed; an empty system counts as 1",
@@ -92,7 +88,6 @@ def _ten_times(by_rate: pd.DataFrame, full: pd.DataFrame) -> list[Claim]:
             top >= TEN_TIMES,
         ),
         Claim(
-            "7",
             "check: the 10× appears only if an empty system counts as Jain = 1",
             "only then",
             f"{top_full:.1f}× where slots with an empty system are left out",
@@ -106,7 +101,6 @@ def _ten_times(by_rate: pd.DataFrame, full: pd.DataFrame) -> list[Claim]:
 def _mostly_above(by_rate: pd.DataFrame) -> Claim:
     strict = by_rate.groupby("rate")["factor"].agg(lambda factors: float((factors > 1.0).mean()))
     return Claim(
-        "7",
         "at every rate the factor is larger than one most of the time",
         "yes",
         f"above 1 in {100 * strict.min():.0f} to {100 * strict.max():.0f} % of slots",
@@ -121,7 +115,6 @@ def _below_at_light_load(by_rate: pd.DataFrame, full: pd.DataFrame) -> Claim:
     share = float((light["factor"] < 1.0).mean())
     mean = float(light_full["factor"].mean()) if len(light_full) else np.nan
     return Claim(
-        "7",
         "at 500/s RRB is sometimes the fairer",
         "below 1 at times",
         f"{100 * share:.0f} % of slots are below 1; mean {light['factor'].mean():.2f}, with empty left out {mean:.2f}",
@@ -135,7 +128,6 @@ def _to_one(by_rate: pd.DataFrame) -> Claim:
     mean = by_rate.groupby("rate")["factor"].mean()
     last, middle = float(mean.iloc[-1]), float(mean.loc[2000])
     return Claim(
-        "7",
         "the factor approaches 1 in overload",
         "→ 1",
         f"{middle:.3f} at 2,000/s, {last:.3f} at {int(mean.index[-1]):,}/s",
@@ -152,7 +144,6 @@ def _numbers(by_number: pd.DataFrame, rows: pd.DataFrame) -> Claim:
     text = ", ".join(f"{mean[n]:.2f} at N = {n}" for n in (10, 20, int(mean.index[-1])))
     holds = abs(mean[20] - 1.9) <= 0.2 and mean[20] > mean[10]
     return Claim(
-        "7",
         "over the number of queues the factor rises to 1.9 at N = 20, then falls to 1",
         "1.9 at N = 20",
         f"{text}; largest of any slot: {largest[10]:.2f} at N = 10, {largest[20]:.2f} at N = 20",
@@ -170,7 +161,6 @@ def _always_above(by_number: pd.DataFrame) -> Claim:
     mean = by_number.groupby(["queues", "slot"])["factor"].mean()
     above = int((mean > 1.0).sum())
     return Claim(
-        "7",
         "LBF is the fairer at all sampled slots for every number of queues",
         "all",
         f"{above} of {len(mean)} means over seeds are above 1, the least {mean.min():.3f}",

@@ -12,6 +12,7 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from penstock.experiments.figure import Case, Row, Value
 from penstock.model.slotted import SlottedSystem
@@ -23,6 +24,8 @@ from penstock.workloads.hone import draw_arrivals, hone_link, link_arrivals, lin
 SLOTS = 10_000  # §4.4
 QUEUES = 10
 RATES = (500, *range(1000, 5001, 500))  # tuples per second and queue
+RATE = 1000  # of every queue, if their number varies
+SWEEPS = {"rate": "tuples a second, each of 10 queues", "queues": f"queues of {RATE:,} tuples a second"}
 SAMPLED = tuple(range(1000, 9001, 1000))  # slots at which fairness is measured
 CHECKED = 900  # a rate that is not in the paper, close to the capacity of the card
 SEEDS, QUICK_SEEDS = 10, 3
@@ -76,6 +79,11 @@ def rates(quick: bool) -> tuple[int, ...]:
 def queue_numbers(quick: bool) -> tuple[int, ...]:
     """Return the numbers of queues of a sweep."""
     return (10, 20, 50, 100) if quick else tuple(range(10, 101, 10))
+
+
+def swept(rows: pd.DataFrame, sweep: str) -> pd.DataFrame:
+    """Return the rows of one sweep: over rates with ten queues, or over numbers of queues at one rate."""
+    return rows[rows["queues"] == QUEUES] if sweep == "rate" else rows[rows["rate"] == RATE]
 
 
 def run_link(case: Case) -> list[Row]:

@@ -5,29 +5,15 @@ work-conserving variant, the longest of the others sends.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Row
+from penstock.experiments.pictures import Axes, Picture
 from penstock.papers.hone.links import QUEUES, QUICK_SEEDS, SEEDS, SLOTS, measures, send_over
-from penstock.papers.hone.tables import (
-    CHECK_RUNS,
-    JUDGED,
-    apart,
-    averages,
-    draw_means,
-    finish,
-    growing,
-    mark,
-    spreads,
-)
+from penstock.papers.hone.tables import CHECK_RUNS, JUDGED, apart, averages, draw_means, finish, growing, mark, spreads
 from penstock.workloads.hone import draw_arrivals, link_load
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Picture
 
 TAUS, QUICK_TAUS = (1, 2, 5, 10, 20, 50, 100), (1, 2, 10, 50)
 KINDS = ("poisson", "trace")
@@ -57,7 +43,7 @@ def _run(case: Case) -> list[Row]:
     return [measures(send_over(counts, spec, seed))]
 
 
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     left, right = picture.subplots(1, 2)
     poisson = rows[rows["kind"] == "poisson"]
     for axis, measure, label in ((left, "delay", "mean delay (slots)"), (right, "largest", "largest backlog (tuples)")):
@@ -68,7 +54,7 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
     left.legend(frameon=False, fontsize=8)
 
 
-def _draw_forms(axis: "Axes", rows: pd.DataFrame, measure: str, line: str, setting: str) -> None:
+def _draw_forms(axis: Axes, rows: pd.DataFrame, measure: str, line: str, setting: str) -> None:
     for conserving, (text, colour) in LOOKS.items():
         found = spreads(rows[rows["conserving"] == conserving], measure, "tau")
         draw_means(axis, found, line, colour, f"{text}, {setting}")
@@ -83,7 +69,6 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
 def _noted(published: pd.DataFrame) -> Claim:
     found = spreads(published, "delay", "tau")
     return Claim(
-        "signal",
         "check: mean delay at 900/s for τ = 1, 2, 10, the signal held",
         ", ".join(f"{delay:g}" for delay in NOTED.values()) + " slots",
         ", ".join(found[tau].text for tau in NOTED) + " slots",
@@ -102,7 +87,6 @@ def _idles(rows: pd.DataFrame) -> Claim:
         for rate in RATES
     }
     return Claim(
-        "signal",
         "check: holding the signal idles the link: the delay grows with τ",
         "yes",
         f"from τ = 1 to {rows['tau'].max()} "
@@ -115,7 +99,6 @@ def _idles(rows: pd.DataFrame) -> Claim:
 def _conserves(rows: pd.DataFrame) -> Claim:
     differ = apart(rows[rows["conserving"]], "delay", ["kind", "rate"], "tau")
     return Claim(
-        "signal",
         "check: a live LBF must be work-conserving within τ: then the mean delay does not depend on τ",
         "must",
         f"largest relative difference over τ of any run {differ:.1g}",
@@ -128,9 +111,8 @@ def _stale(published: pd.DataFrame, conserving: pd.DataFrame) -> Claim:
     held, kept = (spreads(own, "largest", "tau") for own in (published, conserving))
     first, last = min(kept), max(kept)
     return Claim(
-        "signal",
         "ours: an old signal costs the maximum, less so if work-conserving (largest backlog)",
-        "not told",
+        "not stated",
         f"τ = {first}: {kept[first].text}; τ = {last}: {kept[last].text} work-conserving, {held[last].text} published",
         "grows with τ; work-conserving ≤ as published at every τ",
         kept[last].mean > kept[first].mean and all(kept[tau].mean <= held[tau].mean for tau in kept),

@@ -1,18 +1,15 @@
 """Benefit of longest-first with unequal queues: the maximum backlog at a load of 0.9 with skewed arrivals."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure
+from penstock.experiments.pictures import Picture
 from penstock.papers.hone.links import FIFO, LBF, LBF_CONSERVING, QUEUES, RRB, RULE, WC_RR, link_cases, run_link
-from penstock.papers.hone.tables import CHECK_RUNS, JUDGED, Spreads, apart, below, by_rule, finish, percents
+from penstock.papers.hone.tables import CHECK_RUNS, JUDGED, Spreads, apart, by_rule, finish, percents, reductions
 from penstock.workloads.hone import BURST, HOT_SHARE, ON, WORDS, ZIPF
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
 
 RATE = 900  # a tenth of the load of 0.9, mean over queues
 KINDS = {  # with the check's figures: LBF, WC-RR, FIFO
@@ -32,7 +29,7 @@ def _cases(quick: bool) -> Sequence[Case]:
     return link_cases((EVEN, *KINDS, TRACE), (QUEUES,), (RATE,), SHOWN, quick)
 
 
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     names = {EVEN: "Poisson", **{kind: text for kind, (text, _) in KINDS.items()}, TRACE: "traces"}
     axis = picture.subplots()
     width = 0.8 / len(SHOWN)
@@ -61,7 +58,6 @@ def _checked(kind: str, largest: dict[str, Spreads]) -> Claim:
     close = all(one.allows(value, TOLERANCE * value, CHECK_RUNS) for one, value in zip(ours, wanted, strict=True))
     ordered = ours[0].mean < ours[2].mean < ours[1].mean
     return Claim(
-        "skew",
         f"check: load 0.9, {text}: largest backlog LBF / WC-RR / FIFO",
         " / ".join(f"{value:g}" for value in wanted),
         " / ".join(one.text for one in ours),
@@ -85,10 +81,9 @@ def _why(kind: str, ordered: bool) -> str:
 
 
 def _most_under_skew(rows: pd.DataFrame) -> Claim:
-    found = below(rows, "largest", LBF, FIFO, "kind")
+    found = reductions(rows, "largest", LBF, FIFO, "kind")
     holds = all(found[kind].mean > found[EVEN].mean for kind in ("hot-queue", "zipf", "on-off"))
     return Claim(
-        "skew",
         "check: what LBF buys is the maximum, most under skew (below FIFO by)",
         "most under skew",
         ", ".join(f"{found[kind].percent} {kind}" for kind in (EVEN, *KINDS)),
@@ -98,10 +93,9 @@ def _most_under_skew(rows: pd.DataFrame) -> Claim:
 
 
 def _tail(rows: pd.DataFrame) -> Claim:
-    backlog = [one.mean for one in below(rows, "largest_p99", LBF, FIFO, "kind").values()]
-    delay = [1.0 - one.mean for one in below(rows, "delay_p99", LBF, FIFO, "kind").values()]
+    backlog = [one.mean for one in reductions(rows, "largest_p99", LBF, FIFO, "kind").values()]
+    delay = [1.0 - one.mean for one in reductions(rows, "delay_p99", LBF, FIFO, "kind").values()]
     return Claim(
-        "skew",
         "check: LBF buys the tail too",
         "the maximum and the tail",
         f"99 % of slots: longest queue {100 * min(backlog):.0f} to {100 * max(backlog):.0f} % below FIFO's; "
@@ -114,10 +108,9 @@ def _tail(rows: pd.DataFrame) -> Claim:
 
 def _traces(rows: pd.DataFrame) -> Claim:
     trace = rows[rows["kind"] == TRACE]
-    found = {base: below(trace, "largest", LBF, base, "rate") for base in (WC_RR, FIFO)}
+    found = {base: reductions(trace, "largest", LBF, base, "rate") for base in (WC_RR, FIFO)}
     differ = apart(trace[trace["rule"].isin(COMPARED)], "delay", ["rate"], "rule")
     return Claim(
-        "skew",
         "ours: the same on real traces",
         "not tried",
         "; ".join(f"below {base} by {percents(table, [RATE], '/s')}" for base, table in found.items()),

@@ -3,16 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import sqrt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from penstock.experiments.pictures import deviation, label, shade
+from penstock.experiments.pictures import Axes, label, number_powers, shade
+from penstock.experiments.statistics import deviation
 from penstock.papers.hone.links import RULE
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 PAPER_RUNS = 1  # the paper does not mention several
 CHECK_RUNS = 10
@@ -57,7 +55,7 @@ def by_rule(rows: pd.DataFrame, measure: str, by: str) -> dict[str, Spreads]:
     return {str(rule): spreads(own, measure, by) for rule, own in rows.groupby("rule")}
 
 
-def below(rows: pd.DataFrame, measure: str, rule: str, base: str, by: str) -> Spreads:
+def reductions(rows: pd.DataFrame, measure: str, rule: str, base: str, by: str) -> Spreads:
     """Return the relative reduction of a measure by a rule compared with another, on the same arrivals."""
     wide = rows.pivot_table(index=[by, "seed"], columns="rule", values=measure)
     share = (1.0 - wide[rule] / wide[base]).rename("share").reset_index()
@@ -89,7 +87,7 @@ def growing(values: Sequence[float], slack: float = 0.0, share: float = 0.0) -> 
     return all(after >= before * (1.0 - share) - slack for before, after in pairwise(values))
 
 
-def draw_lines(axis: "Axes", rows: pd.DataFrame, measure: str, by: str, rules: Sequence[str]) -> None:
+def draw_lines(axis: Axes, rows: pd.DataFrame, measure: str, by: str, rules: Sequence[str]) -> None:
     """Draw a rule's mean over seeds as a line, one standard deviation around it shaded."""
     found = by_rule(rows, measure, by)
     for name in rules:
@@ -102,29 +100,23 @@ def draw_lines(axis: "Axes", rows: pd.DataFrame, measure: str, by: str, rules: S
         shade(axis, across, mean, around, look.colour)
 
 
-def draw_means(axis: "Axes", found: Mapping[Any, Spread], line: str, colour: str, name: str) -> None:
+def draw_means(axis: Axes, found: Mapping[Any, Spread], line: str, colour: str, name: str) -> None:
     """Draw means as a line with a mark at each."""
     across, up = list(found), [one.mean for one in found.values()]
     axis.plot(across, up, line, color=colour, label=name, linewidth=1.4, marker="o", markersize=3)
 
 
-def mark(axis: "Axes", places: Sequence[int]) -> None:
+def mark(axis: Axes, places: Sequence[int]) -> None:
     """Make the axis across logarithmic, with a label at every place."""
-    from matplotlib.ticker import NullLocator
-
     axis.set_xscale("log")
     axis.set_xticks(places, [str(place) for place in places])
-    axis.xaxis.set_minor_locator(NullLocator())
+    axis.set_xticks([], minor=True)
 
 
-def finish(axis: "Axes", across: str, up: str, title: str = "", logarithmic: bool = False) -> None:
+def finish(axis: Axes, across: str, up: str, title: str = "", logarithmic: bool = False) -> None:
     """Label an axis, with a logarithmic y-axis if requested and as many labels as fit."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
     label(axis, across, up, title)
     if logarithmic:
         axis.set_yscale("log")
         low, high = axis.get_ylim()
-        axis.yaxis.set_major_locator(LogLocator(subs=(1.0,) if high > FEW * low else (1.0, 2.0, 5.0)))
-        axis.yaxis.set_major_formatter("{x:,g}")
-        axis.yaxis.set_minor_formatter(NullFormatter())
+        number_powers(axis.yaxis, (1.0,) if high > FEW * low else (1.0, 2.0, 5.0), "{x:,g}")

@@ -2,17 +2,13 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Value, select
-from penstock.experiments.pictures import COLOURS
+from penstock.experiments.pictures import COLOURS, Picture, finish
 from penstock.papers.potus.runs import arrivals_kind, case, length, run_system
-from penstock.papers.potus.summaries import ACROSS_V, crossing, curve, finish, level, line, means
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
+from penstock.papers.potus.summaries import ACROSS_V, crossing, curve, fit_line, level, means
 
 WEIGHTS, QUICK_WEIGHTS = (1.0, 5.0, 10.0, 16.0, 20.0, 30.0, 40.0, 50.0), (1.0, 16.0, 30.0, 50.0)
 WINDOWS = (0, 2, 5)
@@ -37,7 +33,7 @@ def _cases(fabric: str, quick: bool) -> list[Case]:
     return made
 
 
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     trace, poisson = picture.subplots(1, 2, sharey=True)
     usual = select(rows, balanced=False)
     for axis, kind in zip((trace, poisson), sorted(usual["arrivals"].unique(), reverse=True), strict=True):
@@ -48,32 +44,31 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
         if len(plus):
             curve(axis, plus, "v", "backlog", "POTUS-plus, W = 0", COLOURS[2])
         level(axis, select(own, policy="shuffle"), "backlog", "Shuffle", COLOURS[0])
-        finish(axis, {"x": ACROSS_V, "y": "mean backlog (tuples)", "title": str(kind)})
+        finish(axis, ACROSS_V, "mean backlog (tuples)", str(kind))
 
 
 def _claims(number: str, rows: pd.DataFrame) -> list[Claim]:
     usual = select(rows, balanced=False, policy="potus")
-    lines = {key: line(means(part, "v", "backlog")) for key, part in usual.groupby(["arrivals", "window"])}
+    lines = {key: fit_line(means(part, "v", "backlog")) for key, part in usual.groupby(["arrivals", "window"])}
     worst = min(found.fit for found in lines.values())
     slopes = [found.slope for found in lines.values()]
     kinds = ", ".join(f"{kind} W={window} {found.slope:.0f}" for (kind, window), found in lines.items())
     shuffled = select(rows, balanced=False, policy="shuffle").groupby("arrivals")["backlog"].mean()
     return [
         Claim(
-            number,
             "POTUS's backlog grows linearly in V, whatever W",
             "linear for V = 1…50",
             f"R² ≥ {worst:.4f}; tuples a unit of V: {kinds}",
             f"R² ≥ {STRAIGHT} and growing",
             worst >= STRAIGHT and min(slopes) > 0,
-            "0.8 of the fullest component; Shuffle, which is not told V, has "
+            "0.8 of the fullest component; Shuffle, which has no V, has "
             + ", ".join(f"{value:.0f} tuples ({kind})" for kind, value in shuffled.items()),
         ),
-        *([_crossing_claim(number, rows)] if number == "5b" else []),
+        *([_crossing_claim(rows)] if number == "5b" else []),
     ]
 
 
-def _crossing_claim(number: str, rows: pd.DataFrame) -> Claim:
+def _crossing_claim(rows: pd.DataFrame) -> Claim:
     """Check where POTUS's backlog exceeds Shuffle's, and report where it does in other settings."""
     usual = select(rows, balanced=False, window=0)
     own = select(usual, arrivals=max(usual["arrivals"].unique()))
@@ -88,13 +83,12 @@ def _crossing_claim(number: str, rows: pd.DataFrame) -> Claim:
         found = means(select(full, policy="potus"), "v", "backlog")
         texts.append(f"V = {crossing(found, select(full, policy='shuffle')['backlog'].mean()):.1f} at {load}")
     return Claim(
-        number,
         "POTUS's backlog passes Shuffle's near V = 16",
         "V = 16 (fat-tree)",
         ours,
         "V = 8 to 32",
         8.0 <= passed <= 32.0,
-        f"every unit of V holds {line(first).slope:.0f} tuples back, and at a load of 0.8 Shuffle has only "
+        f"every unit of V holds {fit_line(first).slope:.0f} tuples back, and at a load of 0.8 Shuffle has only "
         f"{shuffled:.0f} in all. Near saturation of every component Shuffle's queues grow, and POTUS passes it at "
         f"{', '.join(texts)} (Poisson)",
     )

@@ -9,23 +9,20 @@ time (V = 0), one for cost; neither is fitted to a system.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Row, Value
-from penstock.experiments.pictures import COLOURS
+from penstock.experiments.pictures import COLOURS, Picture, finish
+from penstock.experiments.statistics import signed
 from penstock.model.slotted import SlottedSystem
 from penstock.model.taskgraph import Floats
-from penstock.papers.potus.runs import ALTERNATIVES, arrivals_kind, length, measured, spec
-from penstock.papers.potus.summaries import cost_ratio, finish, signed, upper
+from penstock.papers.potus.runs import ALTERNATIVES, arrivals_kind, length, measures_of, spec
+from penstock.papers.potus.summaries import cost_ratio, upper
 from penstock.policies.registry import routing_policy
 from penstock.sim.slotted import Arrivals, simulate
 from penstock.workloads.potus import RandomPotusWorkload, arrival_counts, random_potus_workload, traces_folder
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
 
 FIRST, SYSTEMS, REPEATS = 100, 20, 3  # every repeat has new arrivals on the same system
 QUICK_STEP, QUICK_REPEATS = 3, 1  # every third system
@@ -77,7 +74,7 @@ def run_random(one: Case) -> Sequence[Row]:
         "tasks": system.tasks,
         "utilisation": drawn.setting.utilisation,
     }
-    return [{**about, **measured(system, counts[:, warm_up:].mean(axis=1), found, slots)}]
+    return [{**about, **measures_of(system, counts[:, warm_up:].mean(axis=1), found, slots)}]
 
 
 def mixed(system: SlottedSystem, number: int) -> SlottedSystem:
@@ -142,7 +139,7 @@ def _best(table: pd.DataFrame, choices: Sequence[tuple[str, float]]) -> "pd.Seri
     return best
 
 
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     picture.set_size_inches(10, 8)
     found = compared(rows)
     for (response, cost), family in zip(picture.subplots(2, 2), FAMILIES, strict=True):
@@ -154,14 +151,14 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
         ):
             response.scatter(own["hops"] + jitter, own[measure], s=14, color=colour, label=label)
         title = f"μ {'equal within a component' if family == 'equal' else 'another for every task'}"
-        finish(response, {"x": "hops", "y": "response time of POTUS-plus, ratio", "title": f"V = 0, {title}"})
+        finish(response, "hops", "response time of POTUS-plus, ratio", f"V = 0, {title}")
         for measure, colour, label in (
             ("cost", COLOURS[2], f"POTUS-plus, V = {COST_MINDED:g}"),
             ("cost_potus", COLOURS[1], "POTUS at its cheapest V"),
             ("cost_shuffle", COLOURS[0], "Shuffle"),
         ):
             cost.scatter(own["hops"] + jitter, own[measure], s=14, color=colour, label=label)
-        finish(cost, {"x": "hops", "y": "cost / least cost", "title": title})
+        finish(cost, "hops", "cost / least cost", title)
         for axis in (response, cost):
             axis.axhline(1.0, color="black", linewidth=0.8)
 
@@ -181,7 +178,6 @@ def _family_claims(family: str, found: pd.DataFrame) -> list[Claim]:
     cheap = (found["cost"] <= NEAR) & (found["cost"] >= UNDER)
     return [
         Claim(
-            "beyond",
             f"ours: POTUS-plus is no slower than the better of POTUS and the strongest alternative ({what})",
             "-",
             f"ratio {_spread(found['response'])}; {_above(found)}",
@@ -190,7 +186,6 @@ def _family_claims(family: str, found: pd.DataFrame) -> list[Claim]:
             f"to POTUS {_spread(found['to_potus'])}, to the strongest alternative {_spread(found['to_other'])}",
         ),
         Claim(
-            "beyond",
             f"ours: in its cost-minded setting POTUS-plus is within 2 % of the optimum ({what})",
             "-",
             f"ratio {_spread(found['cost'])}{_where(found[~cheap], 'cost')}",
@@ -206,7 +201,6 @@ def _speed_claim(found: pd.DataFrame) -> Claim:
     """Check whether POTUS-plus uses tasks of different speed better than a rule that only compares queues."""
     mixed_ones, equal_ones = (_of(family, found)["to_least"] for family in ("mixed", "equal"))
     return Claim(
-        "beyond",
         "ours: where tasks differ in speed POTUS-plus is faster than least-loaded",
         "-",
         f"ratio {_spread(mixed_ones)}; below 1 in {int((mixed_ones < 1).sum())} of {len(mixed_ones)} systems",

@@ -5,31 +5,16 @@ are shown.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, select
-from penstock.experiments.pictures import COLOURS, look
+from penstock.experiments.pictures import COLOURS, Picture, curve_style, finish
+from penstock.experiments.statistics import signed, signed_spread
 from penstock.papers.potus.runs import case, length, run_system
-from penstock.papers.potus.summaries import (
-    ACROSS_V,
-    cost_ratio,
-    finish,
-    level,
-    means,
-    over,
-    percent,
-    signed,
-    span,
-    spread,
-    steady,
-    unsteadiness,
-)
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
+from penstock.papers.potus.summaries import ACROSS_V, cost_ratio, level, means, over, span, spread, steady, unsteadiness
 
 WEIGHTS, QUICK_WEIGHTS = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 70.0, 100.0), (1.0, 10.0, 40.0, 50.0, 100.0)
 SOME_WEIGHTS = (1.0, 10.0, 40.0, 100.0)
@@ -42,7 +27,7 @@ SAME = 0.005  # maximum difference of equal costs
 STEADY = "queues steady"
 
 
-def _cases(quick: bool, window: int) -> list[Case]:
+def _cases(window: int, quick: bool) -> list[Case]:
     made: list[Case] = []
     for seed in range(length(quick).seeds):
         own = {"window": window, "seed": seed}
@@ -53,15 +38,7 @@ def _cases(quick: bool, window: int) -> list[Case]:
     return made
 
 
-def _bare_cases(quick: bool) -> list[Case]:
-    return _cases(quick, 0)
-
-
-def _ahead_cases(quick: bool) -> list[Case]:
-    return [*_cases(quick, WINDOW), *_cases(quick, 0)]
-
-
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     rows = cost_ratio(rows)
     shown = select(rows, window=max(rows["window"]))
     single, mean = picture.subplots(1, 2)
@@ -72,14 +49,14 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
     for number, way in enumerate(("", *(f"spread={way}" for way in OTHER_SPREADS))):
         found = means(select(shown, policy="potus", options=way), "v", "ratio")
         name = f"POTUS, {way or 'spread=least'}"
-        mean.plot(found.index, found, **look(COLOURS[(1, 4, 6, 8)[number]]), label=name)
+        mean.plot(found.index, found, **curve_style(COLOURS[(1, 4, 6, 8)[number]]), label=name)
     found = means(select(shown, policy="potus-plus"), "v", "ratio")
-    mean.plot(found.index, found, **look(COLOURS[2]), label="POTUS-plus")
+    mean.plot(found.index, found, **curve_style(COLOURS[2]), label="POTUS-plus")
     for axis, title in ((single, "system by system"), (mean, "mean over systems")):
         for policy, colour in (("shuffle", COLOURS[0]), ("load-aware-shuffle", COLOURS[7])):
             level(axis, select(rows, policy=policy), "ratio", policy, colour)
         axis.axhline(1.0, color="black", linewidth=0.8)
-        finish(axis, {"x": ACROSS_V, "y": "mean cost / least cost", "title": title}, below=True)
+        finish(axis, ACROSS_V, "mean cost / least cost", title, below=True)
 
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
@@ -95,29 +72,26 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
     choice = f"{rows['unequal'].mean():.0%} of the sources' out-queues have downstream tasks that are not equally far"
     return [
         Claim(
-            "5c",
             "cost falls from V = 1 to 40",
             "−5.8 %",
-            percent(fall),
+            signed_spread(fall),
             "falls, by half to twice as much",
             -0.116 <= fall.mean() <= -0.029,
             "V = 1 has nearly reached the end already: it costs "
-            f"{percent(first)} relative to Shuffle, V = 100 {percent(below)}. T-Heron puts tasks that exchange tuples "
-            f"together, so that routing changes little: {choice}",
+            f"{signed_spread(first)} relative to Shuffle, V = 100 {signed_spread(below)}. T-Heron puts tasks that "
+            f"exchange tuples together, so that routing changes little: {choice}",
         ),
         Claim(
-            "5c",
             "cost is flat beyond V = 50",
             "constant",
-            f"{percent(after)} from V = 50 to 100",
+            f"{signed_spread(after)} from V = 50 to 100",
             "within 1 %",
             abs(after.mean()) <= 0.01,
         ),
         Claim(
-            "5c",
             "cost ends 0.5 % above the optimum",
             "+0.5 %",
-            f"{percent(gap)}, seeds {span(gap)}",
+            f"{signed_spread(gap)}, seeds {span(gap)}",
             f"{signed(-UNDER)} to +1 %, {STEADY}",
             bool(-UNDER <= gap.mean() <= 0.01) and steady(at[100.0]),
             "l counts the next hop only, so that a system in which a cheap first hop leads to an expensive second one "
@@ -125,10 +99,9 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
             f"within 1 %. {unsteadiness(at[100.0])}",
         ),
         Claim(
-            "5c",
             "POTUS costs up to 7.6 % less than Shuffle",
             "−7.6 %",
-            f"{percent(below)}, seeds {span(below)}",
+            f"{signed_spread(below)}, seeds {span(below)}",
             "less with every seed, on average by half to twice as much",
             bool(-0.152 <= below.mean() <= -0.038 and below.max() < 0.0),
             "V = 100. What can be saved differs from system to system, and where cheap first hops lead to expensive "
@@ -147,15 +120,14 @@ def _both_claim(rows: pd.DataFrame) -> Claim:
     cost, backlog = over(middle, shuffled, "ratio"), over(middle, shuffled, "backlog")
     plus_cost, plus_backlog = over(plus, shuffled, "ratio"), over(plus, shuffled, "backlog")
     return Claim(
-        "5c",
         "V in 5…15 has both less cost and less backlog than Shuffle",
         "both less",
-        f"V = 10: cost {percent(cost - 1)}, backlog {spread(backlog)} times",
+        f"V = 10: cost {signed_spread(cost - 1)}, backlog {spread(backlog)} times",
         "both means below 1",
         cost.mean() < 1.0 and backlog.mean() < 1.0,
         "V·U holds tuples back wherever the next task is on another server, so that the backlog grows with V (5b), and "
         f"Shuffle's is small at a load of 0.8. POTUS-plus, which does not, has both at V = 1: cost "
-        f"{percent(plus_cost - 1)}, backlog {spread(plus_backlog)} times",
+        f"{signed_spread(plus_cost - 1)}, backlog {spread(plus_backlog)} times",
     )
 
 
@@ -169,12 +141,11 @@ def _spread_claims(rows: pd.DataFrame) -> list[Claim]:
     last = pd.concat([select(own, v=100.0) for own in kept.values()])
     ends = {way: select(own, v=100.0)["ratio"].to_numpy() - 1 for way, own in kept.items()}
     rises = {way: over(select(own, v=100.0), select(own, v=10.0), "ratio") - 1 for way, own in spread_out.items()}
-    texts = "; ".join(f"{way} {percent(gap)}, seeds {span(gap)}" for way, gap in ends.items())
+    texts = "; ".join(f"{way} {signed_spread(gap)}, seeds {span(gap)}" for way, gap in ends.items())
     found = any(rise.max() >= 0.001 for rise in rises.values())
-    rising = "; ".join(f"{way} {percent(rise)}, seeds {span(rise)}" for way, rise in rises.items())
+    rising = "; ".join(f"{way} {signed_spread(rise)}, seeds {span(rise)}" for way, rise in rises.items())
     return [
         Claim(
-            "5c",
             "check: with spread least or none cost falls to 0.2–2 % above the optimum",
             "+0.2 to +2 %",
             texts,
@@ -184,7 +155,6 @@ def _spread_claims(rows: pd.DataFrame) -> list[Claim]:
             f"ones. {unsteadiness(last)}",
         ),
         Claim(
-            "5c",
             "check: with spread even or random cost can rise with V",
             "can rise",
             f"V = 10 to 100: {rising}",
@@ -204,10 +174,9 @@ def _plus_claim(rows: pd.DataFrame) -> Claim:
     gap = plus["ratio"].to_numpy() - 1
     faster = over(plus, select(rows, policy="potus", options="", v=40.0), "response")
     return Claim(
-        "5c",
         "ours: POTUS-plus costs no more than 2 % above the optimum",
         "-",
-        f"{percent(gap)}, seeds {span(gap)}, at V = {max(PLUS_WEIGHTS):g}",
+        f"{signed_spread(gap)}, seeds {span(gap)}, at V = {max(PLUS_WEIGHTS):g}",
         f"every seed {signed(-UNDER)} to +2 %, {STEADY}",
         bool(gap.min() >= -UNDER and gap.max() <= 0.02) and steady(plus),
         f"{unsteadiness(plus)}; its response time is {spread(faster)} of that of POTUS at V = 40",
@@ -230,7 +199,6 @@ def _ahead_claims(rows: pd.DataFrame) -> list[Claim]:
     )
     return [
         Claim(
-            "5d",
             "look-ahead makes no difference to the cost",
             "the same for W = 0 and 5",
             f"W = {WINDOW} against 0, over V: {span(usual)}",
@@ -238,16 +206,14 @@ def _ahead_claims(rows: pd.DataFrame) -> list[Claim]:
             float(np.abs(usual).max()) <= SAME,
         ),
         Claim(
-            "5d",
             "cost falls with V as without look-ahead",
             "falls",
             f"{signed(falling.iloc[-1] / falling.iloc[0] - 1)} from V = 1 to 100",
             f"by {100 * SAME:g} % or more",
             falling.iloc[-1] <= (1 - SAME) * falling.iloc[0],
-            f"{percent(paid - 1)} against Shuffle at V = 100",
+            f"{signed_spread(paid - 1)} against Shuffle at V = 100",
         ),
         Claim(
-            "5d",
             "check: with spread even or random look-ahead changes the cost",
             "it does",
             others,
@@ -260,6 +226,13 @@ def _ahead_claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 FIGURES: Sequence[Figure] = (
-    Figure("5c", "Figure 5c: cost against V, W = 0", _bare_cases, run_system, _draw, _claims),
-    Figure("5d", f"Figure 5d: cost against V, W = {WINDOW}", _ahead_cases, run_system, _draw, _ahead_claims),
+    Figure("5c", "Figure 5c: cost against V, W = 0", partial(_cases, 0), run_system, _draw, _claims),
+    Figure(
+        "5d",
+        f"Figure 5d: cost against V, W = {WINDOW}",
+        lambda quick: [*_cases(WINDOW, quick), *_cases(0, quick)],
+        run_system,
+        _draw,
+        _ahead_claims,
+    ),
 )

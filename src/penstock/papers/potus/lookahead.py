@@ -2,19 +2,16 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Value, select
-from penstock.experiments.pictures import COLOURS
+from penstock.experiments.pictures import COLOURS, Picture, finish
+from penstock.experiments.statistics import signed_spread
 from penstock.model.taskgraph import Floats
 from penstock.papers.potus.runs import ALTERNATIVES, FABRICS, arrivals_kind, case, length, run_system
-from penstock.papers.potus.summaries import curve, finish, level, means, over, percent, spread
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
+from penstock.papers.potus.summaries import curve, level, means, over, spread
 
 WINDOWS, QUICK_WINDOWS = (0, 1, 2, 3, 4, 6, 8, 10, 15, 20), (0, 2, 6, 20)
 PLUS_WINDOWS = (0, 2, 6, 20)  # also of POTUS with V = 0
@@ -45,7 +42,7 @@ def _cases(quick: bool) -> list[Case]:
     return made
 
 
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     picture.set_size_inches(10, 8)
     usual = select(rows, balanced=False)
     panels = [(fabric, kind) for fabric in FABRICS for kind in usual["arrivals"].unique()]
@@ -57,7 +54,7 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
         level(axis, select(own, policy="shuffle"), "response", "Shuffle", COLOURS[0])
         level(axis, select(own, policy="least-loaded"), "response", "least loaded", COLOURS[7])
         axis.set_ylim(bottom=0)
-        finish(axis, {"x": "look-ahead W (slots)", "y": "response time (slots)", "title": f"{fabric}, {kind}"})
+        finish(axis, "look-ahead W (slots)", "response time (slots)", f"{fabric}, {kind}")
 
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
@@ -73,7 +70,6 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
     falls = all(after <= 1.01 * before for found in curves for before, after in pairwise(found))
     return [
         Claim(
-            "4",
             "response time falls as W grows",
             "31.4 ms at W = 0, 1.5 ms at W = 6",
             _ends(curves, last),
@@ -82,7 +78,6 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
             f"both fabrics, {' and '.join(usual['arrivals'].unique())}, V = 3, 0.8 of the fullest component",
         ),
         Claim(
-            "4",
             "nearly nothing is left at W = 6",
             "5 % of W = 0",
             f"{spread(left)} of W = 0 is left",
@@ -92,7 +87,6 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
             f"V = 0 POTUS leaves {spread(_left(free, 6))}, POTUS-plus {spread(plus_left)}",
         ),
         Claim(
-            "4",
             "then it stays near 0.5 ms",
             "1.6 % of W = 0",
             f"{spread(ended)} of W = 0 is left at W = {last}",
@@ -103,7 +97,6 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
             f"{np.mean(tail):.2f} each",
         ),
         Claim(
-            "4",
             "check: at most about one slot is saved a slot of look-ahead",
             "≤ 1",
             f"at most {max(saved):.2f}, {np.mean(saved):.2f} on average",
@@ -124,18 +117,17 @@ def _shuffle_claims(rows: pd.DataFrame, bare: pd.DataFrame) -> list[Claim]:
     gain = over(select(bare, policy="potus-plus"), select(bare, policy=strongest), "response")
     return [
         Claim(
-            "4",
             "Shuffle is about 5 % above POTUS without look-ahead",
             "+5 %",
-            percent(ratio - 1),
+            signed_spread(ratio - 1),
             "0 to +10 %",
             0.0 <= ratio.mean() - 1 <= 0.10,
             "POTUS sends all that a task has to one other task, which many choose at once, and V = 3 holds tuples "
             "back; Shuffle does neither. The nearer to saturation, the less that counts: at "
-            f"{SATURATED} on every component Shuffle is at {percent(with_v - 1)}, with V = 0 at {percent(without - 1)}",
+            f"{SATURATED} on every component Shuffle is at {signed_spread(with_v - 1)}, with V = 0 at "
+            f"{signed_spread(without - 1)}",
         ),
         Claim(
-            "4",
             "ours: POTUS-plus is no slower than the strongest alternative without look-ahead",
             "-",
             f"{spread(gain, 3)} of {strongest}",

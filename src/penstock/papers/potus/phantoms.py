@@ -1,17 +1,13 @@
 """Figure 6c: response time against look-ahead if arrivals are predicted, missed, or predicted among phantoms; V = 1."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Value, select
-from penstock.experiments.pictures import COLOURS
+from penstock.experiments.pictures import COLOURS, Picture, finish
 from penstock.papers.potus.runs import case, length, run_system
-from penstock.papers.potus.summaries import curve, finish, means
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
+from penstock.papers.potus.summaries import curve, means
 
 WINDOWS, QUICK_WINDOWS = (0, 1, 2, 4, 6, 8, 10), (0, 2, 6, 10)
 PHANTOMS = (2.0, 5.0, 10.0, 20.0, 30.0)  # per slot, in the whole system
@@ -36,7 +32,7 @@ def _cases(quick: bool) -> list[Case]:
     return made
 
 
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     picture.set_size_inches(10, 6.5)
     for axis, utilisation in zip(picture.subplots(1, 2), (0.8, MODERATE), strict=True):
         own = select(rows, utilisation=utilisation)
@@ -62,11 +58,9 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
         axis.set_yscale("log")
         finish(
             axis,
-            {
-                "x": "look-ahead W (slots)",
-                "y": "response time (slots)",
-                "title": f"utilisation {utilisation} of the fullest component",
-            },
+            "look-ahead W (slots)",
+            "response time (slots)",
+            f"utilisation {utilisation} of the fullest component",
             below=True,
         )
 
@@ -89,7 +83,6 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
     alone = float(means(select(moderate, forecast="perfect"), "window", "response").iloc[-1])
     return [
         Claim(
-            "6c",
             "perfect prediction brings the response time to nearly nothing at W = 10",
             "near 0",
             f"{left:.2f} of W = 0 is left at W = {last}",
@@ -99,7 +92,6 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
             f"so that some have little; at utilisation {MODERATE} {alone:.1f} of {easy_bare:.1f} slots are left",
         ),
         Claim(
-            "6c",
             "All-True-Negative does not depend on W",
             "constant",
             f"{missed.min():.2f} to {missed.max():.2f} slots",
@@ -107,7 +99,6 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
             bool(missed.max() - missed.min() < 1e-9),
         ),
         Claim(
-            "6c",
             "False-Positive(10) is best near W = 2",
             "W = 2",
             _text(ten),
@@ -116,7 +107,6 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
             _loads(usual, easy),
         ),
         Claim(
-            "6c",
             "False-Positive(10) is worse than All-True-Negative past W = 6",
             "worse",
             f"{ten.iloc[-1] / bare:.1f} times at W = {last}",
@@ -126,7 +116,6 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
             f"first, it is {_worse(easy, easy_bare)}",
         ),
         Claim(
-            "6c",
             "False-Positive(30) never helps",
             "never",
             _text(thirty),
@@ -144,7 +133,6 @@ def _share_claim(usual: pd.DataFrame, bare: float) -> Claim:
     shared, even = (_curve(usual, SHARES[0], shared=True, evenly=evenly) for evenly in (False, True))
     amount = SHARES[0] * float(usual["tuples_a_slot"].mean())
     return Claim(
-        "6c",
         "check: x as a share of real tuples behaves more sensibly than x a slot",
         "more sensibly",
         f"{SHARES[0]:.0%} of real tuples ({amount:.1f} a slot): {_text(shared)}; as many, equally at every source: "

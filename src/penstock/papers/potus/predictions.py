@@ -8,37 +8,19 @@ load.
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Value, select
-from penstock.experiments.pictures import COLOURS
+from penstock.experiments.pictures import COLOURS, Picture, finish
+from penstock.experiments.statistics import signed, signed_spread
 from penstock.model.taskgraph import Floats
 from penstock.papers.potus.runs import case, length, run_system
-from penstock.papers.potus.summaries import (
-    ACROSS_V,
-    cost_ratio,
-    curve,
-    finish,
-    line,
-    means,
-    over,
-    percent,
-    signed,
-    upper,
-)
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
+from penstock.papers.potus.summaries import ACROSS_V, cost_ratio, curve, fit_line, means, over, upper
 
 WEIGHTS, QUICK_WEIGHTS = (0.0, 1.0, 3.0, 5.0, 10.0, 20.0, 30.0, 40.0), (0.0, 1.0, 5.0, 20.0, 40.0)
-PREDICTORS = {
-    "moving-average": "MA",
-    "ewma": "EWMA",
-    "kalman": "Kalman",
-    "empirical:draw=true": "Distr",
-}
+PREDICTORS = {"moving-average": "MA", "ewma": "EWMA", "kalman": "Kalman", "empirical:draw=true": "Distr"}
 """The paper's without Prophet, whose repeated fits of every source take a good part of a second each."""
 
 PROPHET_V = 5.0  # the only V with Prophet, if it is installed
@@ -47,15 +29,15 @@ ENDED = 20.0  # V from which on the paper sees no gain
 NAMES = {"none": "no prediction", "perfect": "perfect", **PREDICTORS}
 
 
-class Place(NamedTuple):
+class LoadLevel(NamedTuple):
     """A setting in which predictors are compared."""
 
     title: str
     settings: dict[str, Value]
 
 
-USUAL = Place("utilisation 0.8", {"utilisation": 0.8, "spouts": 0})
-MODERATE = Place("utilisation 0.5, one task a source", {"utilisation": 0.5, "spouts": 1})
+USUAL = LoadLevel("utilisation 0.8", {"utilisation": 0.8, "spouts": 0})
+MODERATE = LoadLevel("utilisation 0.5, one task a source", {"utilisation": 0.5, "spouts": 1})
 PLACES = (USUAL, MODERATE)
 
 
@@ -79,7 +61,7 @@ def _named(rows: pd.DataFrame) -> pd.DataFrame:
     return cost_ratio(rows).assign(predictor=rows["forecast"].where(rows["window"] > 0, "none"))
 
 
-def _draw(measure: str, rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(measure: str, rows: pd.DataFrame, picture: Picture) -> None:
     rows = _named(rows)
     for axis, place in zip(picture.subplots(1, len(PLACES)), PLACES, strict=True):
         own = select(rows, **place.settings)
@@ -88,7 +70,7 @@ def _draw(measure: str, rows: pd.DataFrame, picture: "Picture") -> None:
         what = "mean cost / least cost" if measure == "ratio" else "response time (slots)"
         if measure == "response":
             axis.set_ylim(0, 1.5 * select(own, predictor="none")["response"].max())
-        finish(axis, {"x": ACROSS_V, "y": what, "title": place.title})
+        finish(axis, ACROSS_V, what, place.title)
 
 
 def _cost_claims(rows: pd.DataFrame) -> list[Claim]:
@@ -100,7 +82,6 @@ def _cost_claims(rows: pd.DataFrame) -> list[Claim]:
     dearer = {name: over(select(own, predictor=name), perfect, "cost").mean() - 1 for name in PREDICTORS}
     return [
         Claim(
-            "6a",
             "cost falls with V under every scheme",
             "falls rapidly",
             f"V = 1 to 20: {texts}",
@@ -109,7 +90,6 @@ def _cost_claims(rows: pd.DataFrame) -> list[Claim]:
             USUAL.title,
         ),
         Claim(
-            "6a",
             "with perfect prediction cost is lower than with predictors",
             "lower",
             ", ".join(f"{NAMES[name]} {signed(share, 0)}" for name, share in dearer.items()),
@@ -130,13 +110,12 @@ def _error_claim(rows: pd.DataFrame) -> Claim:
     low, high = min(map(min, found.values())), max(map(max, found.values()))
     texts = "; ".join(f"{title}: {min(values):.1f} to {max(values):.1f}" for title, values in found.items())
     return Claim(
-        "6a",
         "mean squared errors of the predictors",
         "10.37 to 22.54",
         texts,
         "the ranges overlap",
         low <= 22.54 and high >= 10.37,
-        f"an error is about the variance of a source's arrivals, so it tells their rate; {_prophet(rows)}",
+        f"an error is about the variance of a source's arrivals, so it shows their rate; {_prophet(rows)}",
     )
 
 
@@ -144,12 +123,12 @@ def _prophet(rows: pd.DataFrame) -> str:
     """Describe the results of Prophet, if it could be run."""
     own = select(_named(rows), predictor="prophet")
     if not len(own):
-        return "Prophet is left out, as its extra is not installed (its errors on traces: docs/forecasting.md)"
+        return "Prophet is left out, as its extra is not installed (its errors on traces: docs/guides/forecasting.md)"
     rival = select(_named(rows), predictor="none", v=PROPHET_V, **MODERATE.settings)
     gain = over(own, rival, "response") - 1
     return (
         f"Prophet ({MODERATE.title}, V = {PROPHET_V:g} only): {own['squared_error'].mean():.1f}, response time "
-        f"{percent(gain)} against none"
+        f"{signed_spread(gain)} against none"
     )
 
 
@@ -158,7 +137,7 @@ def _response_claims(rows: pd.DataFrame) -> list[Claim]:
     rows = _named(rows)
     places = {place.title: select(rows, **place.settings) for place in PLACES}
     tails = {
-        f"{NAMES[name]}, {title}": line(means(select(own, predictor=name), "v", "response").loc[5.0:])
+        f"{NAMES[name]}, {title}": fit_line(means(select(own, predictor=name), "v", "response").loc[5.0:])
         for title, own in places.items()
         for name in NAMES
     }
@@ -166,7 +145,6 @@ def _response_claims(rows: pd.DataFrame) -> list[Claim]:
     return [
         _dip_claim(places[USUAL.title]),
         Claim(
-            "6b",
             "then it grows linearly",
             "linear",
             f"R² ≥ {tails[bent].fit:.4f}",
@@ -183,7 +161,6 @@ def _dip_claim(rows: pd.DataFrame) -> Claim:
     """Check whether a small V is better than none."""
     dips = {name: _change(select(rows, predictor=name), "response", 0.0, 5.0) for name in NAMES}
     return Claim(
-        "6b",
         "response time falls by about 20 % from V = 0 to 5",
         "−20 %",
         ", ".join(f"{NAMES[name]} {signed(dip, 0)}" for name, dip in dips.items()),
@@ -204,7 +181,6 @@ def _gain_claims(places: Mapping[str, pd.DataFrame]) -> list[Claim]:
     extra = ", ".join(f"{title}: {_extra(own)}" for title, own in places.items())
     return [
         Claim(
-            "6b",
             "predictors are up to 16.5 % below no prediction",
             "−16.5 %",
             ", ".join(f"{title}: at best {gain}" for title, gain in best.items()),
@@ -214,8 +190,7 @@ def _gain_claims(places: Mapping[str, pd.DataFrame]) -> list[Claim]:
             f"which even with perfect prediction is, at best: {perfect}",
         ),
         Claim(
-            "6b",
-            "the gain is gone past V ≈ 20",
+            "the gain vanishes past V ≈ 20",
             "gone",
             ", ".join(f"{title}: at best {gain}" for title, gain in late.items()),
             f"mean of the best ≥ −1 % from V = {ENDED:g} on",
@@ -225,7 +200,7 @@ def _gain_claims(places: Mapping[str, pd.DataFrame]) -> list[Claim]:
     ]
 
 
-class Gain(NamedTuple):
+class PredictorGain(NamedTuple):
     """Relative reduction of the response time by a predictor at a V."""
 
     predictor: str
@@ -234,14 +209,14 @@ class Gain(NamedTuple):
 
     def __str__(self) -> str:
         limit = signed(upper(self.shares))
-        return f"{percent(self.shares)} (upper limit {limit}; {NAMES[self.predictor]}, V = {self.v:g})"
+        return f"{signed_spread(self.shares)} (upper limit {limit}; {NAMES[self.predictor]}, V = {self.v:g})"
 
 
-def best_gain(rows: pd.DataFrame, predictors: Iterable[str]) -> Gain:
+def best_gain(rows: pd.DataFrame, predictors: Iterable[str]) -> PredictorGain:
     """Return the predictor and the V with the minimum mean response time relative to none, seed by seed."""
     return min(
         (
-            Gain(name, v, over(select(own, predictor=name), select(own, predictor="none"), "response") - 1)
+            PredictorGain(name, v, over(select(own, predictor=name), select(own, predictor="none"), "response") - 1)
             for v, own in ((v, select(rows, v=v)) for v in rows["v"].unique().tolist())
             for name in predictors
         ),

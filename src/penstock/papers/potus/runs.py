@@ -103,7 +103,7 @@ def run_system(one: Case) -> Sequence[Row]:
     came = counts[:, int(one["warm_up"]) :].mean(axis=1)
     wrong = 0.0 if predicted is None else float(((predicted - counts)[lead > 0] ** 2).mean())
     row = {"squared_error": wrong, "unequal": unequal(setting.system)}
-    return [{**measured(setting.system, came, found, slots), **row}]
+    return [{**measures_of(setting.system, came, found, slots), **row}]
 
 
 def spec(one: Case) -> str:
@@ -113,7 +113,7 @@ def spec(one: Case) -> str:
     return f"{one['policy']}:v={one['v']}" + (f",{one['options']}" if one["options"] else "")
 
 
-def measured(system: SlottedSystem, came: Floats, found: Outcome, slots: int) -> dict[str, float]:
+def measures_of(system: SlottedSystem, came: Floats, found: Outcome, slots: int) -> dict[str, float]:
     """Return the measures of a simulation, with the minimum cost of its arrivals.
 
     came: [T] mean tuples per slot. slots: number of slots that count. The optimum is NaN if no routing carries the

@@ -5,30 +5,15 @@ server. The findings of an independent check are confirmed or refuted.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Value, select
-from penstock.experiments.pictures import COLOURS
+from penstock.experiments.pictures import COLOURS, Axes, Picture, finish
+from penstock.experiments.statistics import signed, signed_spread
 from penstock.model.taskgraph import Floats
 from penstock.papers.potus.runs import case, length, run_system
-from penstock.papers.potus.summaries import (
-    cost_ratio,
-    curve,
-    finish,
-    means,
-    over,
-    percent,
-    signed,
-    spread,
-    steady,
-    unsteadiness,
-)
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Picture
+from penstock.papers.potus.summaries import cost_ratio, curve, means, over, spread, steady, unsteadiness
 
 LOADS, QUICK_LOADS = (0.6, 0.8, 0.9, 0.95, 0.98), (0.8, 0.98)
 EASY_LOADS, QUICK_EASY_LOADS = (0.3, 0.5, 0.7, 0.8, 0.9), (0.5, 0.8)
@@ -73,31 +58,28 @@ def _cases(quick: bool) -> list[Case]:
     return made
 
 
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     picture.set_size_inches(11, 8)
     (uneven, even), (forecast, limit) = picture.subplots(2, 2)
     loads = select(rows, part="load")
     for axis, balanced in ((uneven, False), (even, True)):
         _draw_loads(axis, select(loads, balanced=balanced))
         what = "every component" if balanced else "the fullest component of an application"
-        finish(axis, {"x": f"utilisation of {what}", "y": "response time (slots)"}, below=True)
+        finish(axis, f"utilisation of {what}", "response time (slots)", below=True)
     predicted = _named(select(rows, part="forecast"))
     for number, name in enumerate(("none", "perfect", *PREDICTORS)):
         curve(forecast, select(predicted, predictor=name), "utilisation", "response", name, COLOURS[number])
     forecast.set_yscale("log")
-    finish(
-        forecast,
-        {"x": "utilisation (share of capacity)", "y": "response time (slots)", "title": "predictors, W = 1, V = 1"},
-    )
+    finish(forecast, "utilisation (share of capacity)", "response time (slots)", "predictors, W = 1, V = 1")
     limits = select(rows, part="limit").assign(place=rows["limit"].map({at: n for n, at in enumerate(LIMITS)}))
     for number, (window, own) in enumerate(limits.groupby("window")):
         curve(limit, own, "place", "response", f"W = {window}", COLOURS[number])
     limit.set_xticks(range(len(LIMITS)), [str(at or "enough") for at in LIMITS])
     limit.set_yscale("log")
-    finish(limit, {"x": "γ (tuples a slot)", "y": "response time (slots)", "title": "outflow limit, V = 3"})
+    finish(limit, "γ (tuples a slot)", "response time (slots)", "outflow limit, V = 3")
 
 
-def _draw_loads(axis: "Axes", rows: pd.DataFrame) -> None:
+def _draw_loads(axis: Axes, rows: pd.DataFrame) -> None:
     for number, one in enumerate(COMPARED):
         own = select(rows, **{"options": "", **one})
         label = str(one["policy"]) + (f", V = {one['v']:g}" if "v" in one else "")
@@ -138,16 +120,14 @@ def _load_claims(rows: pd.DataFrame) -> list[Claim]:
     plus = over(select(even, policy="potus-plus"), select(even, policy="potus", v=0.0, options=""), "response")
     return [
         Claim(
-            "settings",
             "check: at 0.8 on the fullest component Shuffle is 40–50 % below POTUS at V = 3",
             "−40 to −50 %",
-            f"{percent(usual - 1)} (V = 0: {percent(usual_bare - 1)})",
+            f"{signed_spread(usual - 1)} (V = 0: {signed_spread(usual_bare - 1)})",
             "−30 to −60 %",
             -0.60 <= usual.mean() - 1 <= -0.30,
             "jellyfish, Poisson, (8)",
         ),
         Claim(
-            "settings",
             "check: near saturation on every component they are level",
             "level at 0.95–0.98",
             f"Shuffle / POTUS at V = 3: {_by_load(full)}",
@@ -157,7 +137,6 @@ def _load_claims(rows: pd.DataFrame) -> list[Claim]:
             f"0: {_by_load(full_bare)}",
         ),
         Claim(
-            "settings",
             "check: under (8), which does not show tuples in flight, POTUS herds: Shuffle / POTUS",
             "0.71 against 1.05 under the appendix form",
             f"{spread(unseen)} against {spread(seen)}",
@@ -166,7 +145,6 @@ def _load_claims(rows: pd.DataFrame) -> list[Claim]:
             "V = 0, 0.8 on every component",
         ),
         Claim(
-            "settings",
             "check: under the appendix form (25) POTUS is level with Shuffle: Shuffle / POTUS",
             "1.05",
             spread(seen),
@@ -177,7 +155,6 @@ def _load_claims(rows: pd.DataFrame) -> list[Claim]:
             f"POTUS-plus, which fills queues evenly, ends that (next claim). At 0.98 it is {spread(full_seen)}",
         ),
         Claim(
-            "settings",
             "ours: filling queues evenly instead of all to one ends the herding",
             "-",
             f"POTUS-plus / POTUS {spread(plus)}",
@@ -201,7 +178,6 @@ def _forecast_claim(rows: pd.DataFrame) -> Claim:
     texts = ", ".join(f"{load:g}: {signed(gain, 0)}" for load, gain in best.items())
     helps = [float(load) for load, gain in best.items() if gain < -0.01]  # type: ignore[arg-type]
     return Claim(
-        "settings",
         "check: predictors help only at moderate load",
         "moderate",
         f"best predictor, by load: {texts}",
@@ -224,7 +200,6 @@ def _limit_claims(rows: pd.DataFrame) -> list[Claim]:
     change = {limit: over(found[limit, WINDOW], found[limit, 0], "response") for limit in scarce}
     return [
         Claim(
-            "settings",
             "check: γ must be ≥ μ·outputs and ≥ twice the mean outflow",
             "else unstable",
             f"slots at W = 0 and {WINDOW}: {texts}",
@@ -233,7 +208,6 @@ def _limit_claims(rows: pd.DataFrame) -> list[Claim]:
             "; ".join(f"γ = {limit or 'enough'}, W = 0: {unsteadiness(found[limit, 0])}" for limit in LIMITS),
         ),
         Claim(
-            "settings",
             "check: with less γ look-ahead can destabilise a feasible system",
             "it can",
             ", ".join(
@@ -262,9 +236,8 @@ def _container_claim(rows: pd.DataFrame) -> Claim:
         )
         for room in CONTAINERS
     }
-    texts = ", ".join(f"{room} tasks: {percent(value - 1)}" for room, value in below.items())
+    texts = ", ".join(f"{room} tasks: {signed_spread(value - 1)}" for room, value in below.items())
     return Claim(
-        "settings",
         "ours: what POTUS saves of Shuffle's cost depends on how many tasks a server takes",
         "−7.6 %",
         texts,

@@ -1,17 +1,14 @@
 """Means over seeds, ratios by seed, linear fits: the basis of claims and pictures."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
-from penstock.experiments.pictures import deviation, label, look, shade
+from penstock.experiments.pictures import Axes, curve_style, shade
+from penstock.experiments.statistics import deviation, signed
 from penstock.model.taskgraph import Floats
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 ACROSS_V = "V (tuples a unit of cost)"
 RESAMPLES = 2000
@@ -80,11 +77,6 @@ def spread(values: Floats, digits: int = 2) -> str:
     return f"{values.mean():.{digits}f} ±{deviation(values):.{digits}f}"
 
 
-def signed(share: float, digits: int = 1) -> str:
-    """Format a share as percent with a sign."""
-    return f"{100.0 * share:+.{digits}f} %".replace("-", "−")
-
-
 def upper(values: Floats) -> float:
     """Return the upper limit of a mean: 95 % one-sided, by Student's t; of a single value: that value."""
     if len(values) < 2:
@@ -92,12 +84,7 @@ def upper(values: Floats) -> float:
     return float(values.mean() + student.ppf(0.95, len(values) - 1) * deviation(values) / np.sqrt(len(values)))
 
 
-def percent(shares: Floats) -> str:
-    """Format shares as percent with a sign, by mean and standard deviation."""
-    return f"{signed(shares.mean())[:-2]} ±{100.0 * deviation(shares):.1f} %"
-
-
-def line(points: "pd.Series[float]") -> Line:
+def fit_line(points: "pd.Series[float]") -> Line:
     """Fit a straight line to values by their index."""
     x, y = points.index.to_numpy(dtype=np.float64), points.to_numpy(dtype=np.float64)
     slope, start = np.polyfit(x, y, 1)
@@ -131,27 +118,15 @@ def power(gaps: pd.DataFrame, rng: np.random.Generator) -> Range:
     return Range(slope(table), float(low), float(high))
 
 
-def curve(axis: "Axes", rows: pd.DataFrame, x: str, measure: str, name: str, colour: str, dash: str = "") -> None:
+def curve(axis: Axes, rows: pd.DataFrame, x: str, measure: str, name: str, colour: str, dash: str = "") -> None:
     """Draw the mean over seeds with its standard deviation; default dash: that of its colour."""
     grouped = rows.groupby(x)[measure]
     mean, around = grouped.mean(), grouped.std().fillna(0.0)
-    axis.plot(mean.index, mean, **{**look(colour), **({"linestyle": dash} if dash else {})}, label=name)
+    axis.plot(mean.index, mean, **{**curve_style(colour), **({"linestyle": dash} if dash else {})}, label=name)
     shade(axis, mean.index, np.asarray(mean, dtype=np.float64), np.asarray(around, dtype=np.float64), colour)
 
 
-def level(axis: "Axes", rows: pd.DataFrame, measure: str, name: str, colour: str) -> None:
+def level(axis: Axes, rows: pd.DataFrame, measure: str, name: str, colour: str) -> None:
     """Draw the mean of a measure that does not depend on x as a horizontal line."""
     if len(rows):
         axis.axhline(rows[measure].mean(), color=colour, linewidth=1.1, linestyle="--", label=name)
-
-
-def finish(axis: "Axes", titles: Mapping[str, str], below: bool = False) -> None:
-    """Label an axis and its curves.
-
-    titles: of x, y and the axis, by those names. below: put the legend below the axis.
-    """
-    label(axis, titles.get("x", ""), titles.get("y", ""), titles.get("title", ""))
-    if below:
-        axis.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
-    else:
-        axis.legend(fontsize=7, frameon=False)

@@ -7,23 +7,20 @@ expensive second one is used for every V.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Row, Value, select
-from penstock.experiments.pictures import COLOURS
+from penstock.experiments.pictures import COLOURS, Picture, finish
+from penstock.experiments.statistics import signed
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.slotted import PlacedApplication, SlottedSystem, build_slotted_system
 from penstock.model.topology import Component, Kind, Stream, Topology
-from penstock.papers.potus.runs import case, measured, run_system, spec
-from penstock.papers.potus.summaries import ACROSS_V, cost_ratio, curve, finish, line, means, power, signed
+from penstock.papers.potus.runs import case, measures_of, run_system, spec
+from penstock.papers.potus.summaries import ACROSS_V, cost_ratio, curve, fit_line, means, power
 from penstock.policies.registry import routing_policy
 from penstock.sim.slotted import Arrivals, simulate
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
 
 WEIGHTS, QUICK_WEIGHTS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0), (1.0, 2.0, 4.0, 8.0, 32.0)
 SPREADS = ("least", "none")
@@ -57,7 +54,7 @@ def _cases(quick: bool) -> list[Case]:
     ]
 
 
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     cost, backlog = picture.subplots(1, 2)
     rows = cost_ratio(rows).assign(gap=rows["cost"] - rows["optimum"])
     for number, way in enumerate(SPREADS):
@@ -69,9 +66,9 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
     cost.plot(base.index, base.iloc[0] * base.index[0] / base.index, ":", color="black", label="like 1/V")
     cost.set_xscale("log")
     cost.set_yscale("log")
-    short = "(17); below 0.02 the runs are too short to tell"
-    finish(cost, {"x": ACROSS_V, "y": "mean cost − optimum (links a slot)", "title": short})
-    finish(backlog, {"x": ACROSS_V, "y": "mean backlog (tuples)", "title": "(18)"})
+    short = "(17); below 0.02 the runs are too short"
+    finish(cost, ACROSS_V, "mean cost − optimum (links a slot)", short)
+    finish(backlog, ACROSS_V, "mean backlog (tuples)", "(18)")
 
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
@@ -79,14 +76,13 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
     made = []
     for way in SPREADS:
         own = select(cost_ratio(rows), options=f"spread={way}").assign(gap=lambda some: some["cost"] - some["optimum"])
-        told = means(own, "v", "ratio") - 1 > NOISE
-        weights = [v for v in told.index[told] if v >= 1.0] or list(told.index[:2])
+        clear = means(own, "v", "ratio") - 1 > NOISE
+        weights = [v for v in clear.index[clear] if v >= 1.0] or list(clear.index[:2])
         slope = power(own[own["v"].isin(weights)].pivot_table(index="seed", columns="v", values="gap"), rng)
-        straight = line(means(own, "v", "backlog"))
+        straight = fit_line(means(own, "v", "backlog"))
         end = own[own["v"] == own["v"].max()]["ratio"].mean() - 1
         made += [
             Claim(
-                "theorem",
                 f"on one hop cost − optimum falls like 1/V or faster (spread {way})",
                 "≤ B / V",
                 f"slope of logarithms {slope} over V = {weights[0]:g}…{weights[-1]:g}",
@@ -95,7 +91,6 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
                 _beyond(weights[-1], float(own["v"].max()), float(end)),
             ),
             Claim(
-                "theorem",
                 f"on one hop backlog grows like V (spread {way})",
                 "≤ (V·Θ* + B) / ε",
                 f"{straight.slope:.1f} tuples a unit of V, R² {straight.fit:.4f}",
@@ -106,10 +101,10 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
     return made
 
 
-def _beyond(told: float, last: float, end: float) -> str:
+def _beyond(clear: float, last: float, end: float) -> str:
     """Describe the gap beyond the V up to which it can be distinguished from 0."""
     at_last = f"{signed(end, 2)} of the optimum at V = {last:g}"
-    return at_last if told == last else f"beyond, the gap is too small to tell from nothing: {at_last}"
+    return at_last if clear == last else f"beyond, the gap cannot be distinguished from 0: {at_last}"
 
 
 def example_system() -> SlottedSystem:
@@ -137,7 +132,7 @@ def run_example(one: Case) -> Sequence[Row]:
     found = simulate(
         system, Arrivals(counts), routing_policy(spec(one)), warm_up=int(one["warm_up"]), seed=int(one["seed"])
     )
-    return [measured(system, counts.mean(axis=1), found, int(one["slots"]))]
+    return [measures_of(system, counts.mean(axis=1), found, int(one["slots"]))]
 
 
 def _example_cases(quick: bool) -> list[Case]:
@@ -149,7 +144,7 @@ def _example_cases(quick: bool) -> list[Case]:
     ]
 
 
-def _draw_example(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw_example(rows: pd.DataFrame, picture: Picture) -> None:
     axis = picture.subplots()
     for policy, colour in (("potus", COLOURS[1]), ("potus-plus", COLOURS[2])):
         curve(axis, select(rows, policy=policy), "v", "cost", policy, colour)
@@ -159,9 +154,7 @@ def _draw_example(rows: pd.DataFrame, picture: "Picture") -> None:
     axis.axhline(float(rows["optimum"].iloc[0]), color="black", linewidth=0.8, label="optimum")
     axis.set_xscale("log")
     axis.set_ylim(bottom=0)
-    finish(
-        axis, {"x": ACROSS_V, "y": "mean cost (links a slot)", "title": "a free first hop leads to a dear second one"}
-    )
+    finish(axis, ACROSS_V, "mean cost (links a slot)", "a free first hop leads to a dear second one")
 
 
 def _example_claims(rows: pd.DataFrame) -> list[Claim]:
@@ -171,7 +164,6 @@ def _example_claims(rows: pd.DataFrame) -> list[Claim]:
     span = f"V = {rows['v'][rows['v'] > 0].min():g}…{rows['v'].max():g}"
     return [
         Claim(
-            "counterexample",
             "check: (17) fails beyond one hop: cost is 15 a slot for every V in 1…100",
             "15",
             f"{potus.min():.2f} to {potus.max():.2f} for {span}",
@@ -180,7 +172,6 @@ def _example_claims(rows: pd.DataFrame) -> list[Claim]:
             "four tasks; l ignores what the hops behind the next one cost",
         ),
         Claim(
-            "counterexample",
             "check: the optimum is 3 and Shuffle has 9",
             "3 and 9",
             f"{optimum:.2f} and {shuffled:.2f}",
@@ -188,7 +179,6 @@ def _example_claims(rows: pd.DataFrame) -> list[Claim]:
             bool(abs(optimum - LEAST_COST) <= 0.01 and abs(shuffled - SHUFFLE_COST) <= 0.3),
         ),
         Claim(
-            "counterexample",
             "ours: POTUS-plus, which adds the least cost still to come, has the optimum",
             "-",
             f"{plus.min():.2f} to {plus.max():.2f} for {span}",

@@ -195,7 +195,7 @@ def _streams(hops: pd.DataFrame) -> pd.DataFrame:
 
 def _trees(visits: Sequence[Visit], hops: pd.DataFrame) -> pd.DataFrame:
     """Count the tuples of complete trees, by stream and by component; sources' tuples are their roots."""
-    roots, done = (_told(visits, kind) for kind in (RecordKind.ROOT, RecordKind.DONE))
+    roots, done = (_tasks_of(visits, kind) for kind in (RecordKind.ROOT, RecordKind.DONE))
     ended = pd.MultiIndex.from_frame(done[["visit", "root"]])
     whole = hops[pd.MultiIndex.from_frame(hops[["visit", "root"]]).isin(ended)]
     begun = roots[pd.MultiIndex.from_frame(roots[["visit", "root"]]).isin(ended)]
@@ -207,7 +207,7 @@ def _trees(visits: Sequence[Visit], hops: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([one.rename("followed").reset_index() for one in counts], ignore_index=True)
 
 
-def _told(visits: Sequence[Visit], kind: RecordKind) -> pd.DataFrame:
+def _tasks_of(visits: Sequence[Visit], kind: RecordKind) -> pd.DataFrame:
     """Return the root and the task of all records of a kind."""
     import pyarrow.compute as pc
 

@@ -4,22 +4,18 @@ Scenario A has 6, 8, 8 and 8 tasks, B half of them, C 1, 2, 2 and 2. All have th
 not give: a share of the capacity of C.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Row
-from penstock.experiments.pictures import COLOURS, deviation, label
-from penstock.papers.predictive.models import PATHS, TREES, measured
-from penstock.papers.predictive.settings import COSTS, DEFAULT, LOADS, SEEDS, cluster, placed
+from penstock.experiments.pictures import COLOURS, Picture, label
+from penstock.experiments.statistics import deviation
+from penstock.papers.predictive.models import PATHS, TREES, measured_times
+from penstock.papers.predictive.settings import COSTS, DEFAULT, LOADS, SEEDS, li_cluster, placed
 from penstock.papers.predictive.summaries import joined
 from penstock.papers.predictive.windows import Key, Tables
 from penstock.sim.events import Twin
 from penstock.workloads.storm_applications import word_count
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
 
 SCENARIOS = {"A": (6, 8, 8, 8), "B": (3, 4, 4, 4), "C": (1, 2, 2, 2)}
 TUPLES, QUICK_TUPLES = 20_000, 2_000
@@ -34,7 +30,7 @@ def _cases(quick: bool) -> list[Case]:
 
 def run_scenario(case: Case) -> list[Row]:
     """Run a scenario at every load on the default placement."""
-    machines, seed = cluster(), int(case["seed"])
+    machines, seed = li_cluster(), int(case["seed"])
     rng = np.random.default_rng(0)
     smallest = word_count(*SCENARIOS["C"])
     most = Twin(smallest, machines, COSTS).saturated_tps(placed(DEFAULT, smallest, machines, rng))
@@ -46,7 +42,7 @@ def run_scenario(case: Case) -> list[Row]:
         run = twin.start(slots, rates={"source": load * most}, seed=seed)
         seconds = int(case["tuples"]) / (load * most)
         run.advance(seconds / 4)
-        times = measured(Tables(twin.instance), run.advance(seconds))
+        times = measured_times(Tables(twin.instance), run.advance(seconds))
         rows += [{"load": load, "of": of, "name": name, "value": 1e3 * found} for (of, name), found in times.items()]
     return rows
 
@@ -56,7 +52,7 @@ def _times(rows: pd.DataFrame, key: Key, scenario: str, load: float) -> "np.typi
     return rows[kept].sort_values("seed")["value"].to_numpy(dtype=np.float64)
 
 
-def _told(rows: pd.DataFrame, key: Key, load: float, digits: int = 3) -> str:
+def _described(rows: pd.DataFrame, key: Key, load: float, digits: int = 3) -> str:
     found = {one: _times(rows, key, one, load) for one in SCENARIOS}
     return joined({one: f"{own.mean():.{digits}f} ±{deviation(own):.{digits}f} ms" for one, own in found.items()})
 
@@ -68,37 +64,34 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
     first, last = (_times(rows, ("stream", "source->split"), one, middle).mean() for one in "AC")
     return [
         Claim(
-            "2.11",
             "more executors reduce the mean tuple processing time of the topology",
             "A below B below C",
-            "; ".join(f"{100 * load:g} %: {_told(rows, PATHS, load, 2)}" for load in LOADS),
+            "; ".join(f"{100 * load:g} %: {_described(rows, PATHS, load, 2)}" for load in LOADS),
             "at every load",
             all(at["A"][load] < at["B"][load] < at["C"][load] for load in LOADS),
-            f"of what C carries; whole trees at {100 * middle:g} %: {_told(rows, TREES, middle, 2)}",
+            f"of what C carries; whole trees at {100 * middle:g} %: {_described(rows, TREES, middle, 2)}",
         ),
         Claim(
-            "2.11",
             "processing at split takes a little longer with fewer executors",
             "0.080, 0.083, 0.088 ms",
-            _told(rows, SPLIT, middle, 4),
+            _described(rows, SPLIT, middle, 4),
             "A below B below C, by 1 to 20 % in all",
             split["A"] < split["B"] < split["C"] and 1.01 <= split["C"] / split["A"] <= 1.2,
             "on the twin a tuple's processing begins when a thread takes it up, and no scenario lacks cores: only "
             "waiting grows",
         ),
         Claim(
-            "2.11",
             "transfer latencies remain almost the same",
             "almost the same",
-            f"source to split at {100 * middle:g} %: {_told(rows, ('stream', 'source->split'), middle)}",
+            f"source to split at {100 * middle:g} %: {_described(rows, ('stream', 'source->split'), middle)}",
             "C within 15 % of A",
             abs(last / first - 1) <= 0.15,
-            f"count to database: {_told(rows, ('stream', 'count->database'), middle)}",
+            f"count to database: {_described(rows, ('stream', 'count->database'), middle)}",
         ),
     ]
 
 
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     keys = [key for key in dict.fromkeys(zip(rows["of"], rows["name"], strict=True)) if key[0] != PATHS[0]]
     left, right = picture.subplots(1, 2)
     width = 0.8 / len(SCENARIOS)

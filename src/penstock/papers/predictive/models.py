@@ -47,7 +47,7 @@ def observed_loads(site: Site, windows: Sequence[Window]) -> Loads:
     )
 
 
-def measured(tables: Tables, span: TwinSpan) -> dict[Key, float]:
+def measured_times(tables: Tables, span: TwinSpan) -> dict[Key, float]:
     """Return the times of a span: by component and stream, and of the application."""
     times = tables.measured(span)
     return {**times, PATHS: tables.longest(times), TREES: span.mean_s}

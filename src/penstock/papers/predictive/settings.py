@@ -62,7 +62,7 @@ class Amounts(NamedTuple):
 FULL, QUICK = Amounts(40, 8, 500, 8, 10, 4), Amounts(6, 2, 100, 3, 2, 1)
 
 
-def cases(topology: str, quick: bool, training: str = SOME) -> list[Case]:
+def trial_cases(topology: str, quick: bool, training: str = SOME) -> list[Case]:
     """Return the cases of a topology."""
     amounts = (QUICK if quick else FULL)._asdict()
     return [
@@ -70,7 +70,7 @@ def cases(topology: str, quick: bool, training: str = SOME) -> list[Case]:
     ]
 
 
-def cluster(machines: int = 10, scale: float = SCALE) -> Cluster:
+def li_cluster(machines: int = 10, scale: float = SCALE) -> Cluster:
     """Return Li's machines with TATA's delays times `scale`."""
     far = Distances()
     near = Distances(
@@ -83,7 +83,7 @@ def cluster(machines: int = 10, scale: float = SCALE) -> Cluster:
     return msgspec.structs.replace(li(machines), machines=threaded, distances=near)
 
 
-class Setting(NamedTuple):
+class PlacedTopology(NamedTuple):
     """A topology on the machines."""
 
     application: Application
@@ -99,11 +99,11 @@ class Setting(NamedTuple):
 
 
 @cache
-def setting(topology: str) -> Setting:
+def setting(topology: str) -> PlacedTopology:
     """Return a topology with its default placement and that placement's maximum rate."""
-    application, machines = TOPOLOGIES[topology](), cluster()
+    application, machines = TOPOLOGIES[topology](), li_cluster()
     default = placed(DEFAULT, application, machines, np.random.default_rng(0))
-    return Setting(application, machines, default, Twin(application, machines, COSTS).saturated_tps(default))
+    return PlacedTopology(application, machines, default, Twin(application, machines, COSTS).saturated_tps(default))
 
 
 def placed(policy: str, application: Application, machines: Cluster, rng: np.random.Generator) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from penstock.experiments.pictures import deviation
+from penstock.experiments.statistics import deviation
 from penstock.model.taskgraph import Floats
 from penstock.papers.predictive.models import PATHS
 from penstock.papers.predictive.settings import LOADS
@@ -54,6 +54,6 @@ def by_load(found: Floats) -> str:
     return ", ".join(f"{changes(found[:, column])} at {100 * load:g} %" for column, load in enumerate(LOADS))
 
 
-def joined(told: Mapping[str, str]) -> str:
+def joined(texts: Mapping[str, str]) -> str:
     """Join texts with their names."""
-    return ", ".join(f"{name} {said}" for name, said in told.items())
+    return ", ".join(f"{name} {text}" for name, text in texts.items())

@@ -12,7 +12,7 @@ from penstock.model.instance import Instance
 from penstock.model.placement import Placement
 from penstock.model.taskgraph import Ints
 from penstock.model.topology import Application
-from penstock.papers.predictive.settings import COSTS, SOME, Setting, widest
+from penstock.papers.predictive.settings import COSTS, SOME, PlacedTopology, widest
 from penstock.papers.predictive.windows import Tables, Window
 from penstock.sim.events import Twin, TwinSpan
 
@@ -38,7 +38,7 @@ class Visit(NamedTuple):
 class Site:
     """An application at one load; `tuples`: mean number per window and task of the widest component."""
 
-    def __init__(self, setting: Setting, load: float, tuples: int) -> None:
+    def __init__(self, setting: PlacedTopology, load: float, tuples: int) -> None:
         self.setting = setting
         self.load = load
         self.application: Application = setting.at(load)

@@ -6,54 +6,38 @@ decide how much of the energy is for radios, radios are also counted alone.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from penstock.estimate.energy import RADIOS, energy
 from penstock.experiments.figure import Case, Claim, Figure, Row, select
+from penstock.experiments.pictures import Picture, finish
+from penstock.experiments.statistics import signed
 from penstock.model.placement import Placement
+from penstock.papers.sparcle import names
 from penstock.papers.sparcle.runs import (
     ASKED,
     BALANCED,
     BOTTLENECKS,
-    CANONICAL,
-    GR,
-    GR_NEAR,
-    GS,
-    GS_NEAR,
-    HEFT,
     LINKS,
-    NEAR,
-    POLICIES,
-    RANDOM,
-    REFINED,
-    SHOWN,
-    SPARCLE,
-    T_STORM,
-    TITLES,
-    VNE,
     Drawn,
-    cases,
+    instance_cases,
     instances,
     planner_of,
     setting_of,
 )
-from penstock.papers.sparcle.summaries import bars, column, finish, gain, half_to_twice, legend_below, ratios, signed
+from penstock.papers.sparcle.summaries import bars, column, gain_over, half_to_twice, legend_below, ratios
 from penstock.planning.planner import Decision, Planner
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
-
 LINE = Drawn("line", "linear")
-SAID = {RANDOM: 1.26, T_STORM: 1.90, VNE: 0.59}  # SPARCLE's gain in the balanced case
+PAPER_GAINS = {names.RANDOM: 1.26, names.T_STORM: 1.90, names.VNE: 0.59}  # SPARCLE's gain in the balanced case
 LEAST = 0.53  # its minimum gain over GS and GR if links are scarce
 WI_FI = RADIOS["wi-fi"]
 
 
 def _cases(quick: bool) -> list[Case]:
-    return cases(LINE, BOTTLENECKS, "heuristics", instances(quick))
+    return instance_cases(LINE, BOTTLENECKS, "heuristics", instances(quick))
 
 
 def run_energies(one: Case) -> Sequence[Row]:
@@ -61,7 +45,7 @@ def run_energies(one: Case) -> Sequence[Row]:
     planner = planner_of(setting_of(one), int(one["seed"]))
     row: dict[str, float] = {}
     for name in ASKED[str(one["ask"])]:
-        decision = planner.decide(POLICIES[name])
+        decision = planner.decide(names.POLICIES[name])
         row[name], row[f"{name}_radios"] = _efficiency(planner, decision)
     return [row]
 
@@ -75,53 +59,52 @@ def _efficiency(planner: Planner, decision: Decision) -> tuple[float, float]:
     return found.tuples_a_joule, 1.0 / float(found.sending.sum() + found.receiving.sum())  # the ends are always apart
 
 
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     picture.set_size_inches(10, 5)
     shown = (("", "processors and radios"), ("_radios", "radios alone"))
     for axis, (way, title) in zip(picture.subplots(1, 2), shown, strict=True):
         means = {
-            name: {policy: float(column(select(rows, case=name), policy + way).mean()) for policy in SHOWN}
+            name: {policy: float(column(select(rows, case=name), policy + way).mean()) for policy in names.SHOWN}
             for name in BOTTLENECKS
         }
         bars(axis, means)
-        finish(axis, {"y": "data units a joule", "title": title}, legend=False)
+        finish(axis, up="data units a joule", title=title, legend=False)
     legend_below(picture, axis)
 
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
     balanced, links = select(rows, case=BALANCED), select(rows, case=LINKS)
     made = []
-    for other, said in SAID.items():
-        found = gain(balanced, CANONICAL, other)
+    for other, paper in PAPER_GAINS.items():
+        found = gain_over(balanced, names.CANONICAL, other)
         made.append(
             Claim(
-                "9",
-                f"balanced: SPARCLE's energy efficiency above {TITLES[other]}'s",
-                signed(said),
+                f"balanced: SPARCLE's energy efficiency above {names.TITLES[other]}'s",
+                signed(paper, 0),
                 str(found),
                 "half to twice as much",
-                half_to_twice(found.value, said),
+                half_to_twice(found.value, paper),
                 f"{_processing(balanced):.0%} of SPARCLE's energy is for processing, which takes nearly as much "
                 "wherever it runs; the paper gives no powers, and the smaller that share, the greater the gain. By "
-                f"radios alone it is {_radios(balanced, CANONICAL, other)}. Our default, which keeps neighbours closer "
-                f"together: {gain(balanced, SPARCLE, other)}, by radios alone {_radios(balanced, SPARCLE, other)}; "
-                f"refined {gain(balanced, REFINED, other)}",
+                f"radios alone it is {_radios(balanced, names.CANONICAL, other)}. Our default, which keeps neighbours "
+                f"closer together: {gain_over(balanced, names.SPARCLE, other)}, by radios alone "
+                f"{_radios(balanced, names.SPARCLE, other)}; refined {gain_over(balanced, names.REFINED, other)}",
             )
         )
-    for other, near in ((GS, GS_NEAR), (GR, GR_NEAR)):
-        found = gain(links, CANONICAL, other)
+    for other, near in ((names.GS, names.GS_NEAR), (names.GR, names.GR_NEAR)):
+        found = gain_over(links, names.CANONICAL, other)
         made.append(
             Claim(
-                "9",
-                f"link-bottleneck: SPARCLE's energy efficiency above {TITLES[other]}'s",
-                f"> {signed(LEAST)}",
+                f"link-bottleneck: SPARCLE's energy efficiency above {names.TITLES[other]}'s",
+                f"> {signed(LEAST, 0)}",
                 str(found),
                 "half as much or more",
                 found.value >= LEAST / 2,
                 "both place a task by the same step and break ties alike; only the order of tasks differs, and it "
                 "keeps neighbours no closer together. How ties are broken does: our default is "
-                f"{gain(links, SPARCLE, other)} above it, by radios alone {_radios(links, SPARCLE, other)}; with near "
-                f"ties on both sides SPARCLE is {gain(links, NEAR, near)} above",
+                f"{gain_over(links, names.SPARCLE, other)} above it, by radios alone "
+                f"{_radios(links, names.SPARCLE, other)}; with near ties on both sides SPARCLE is "
+                f"{gain_over(links, names.NEAR, near)} above",
             )
         )
     return [*made, _best(rows)]
@@ -129,18 +112,17 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
 
 def _best(rows: pd.DataFrame) -> Claim:
     """Check whether SPARCLE is the most efficient in every case."""
-    told, won = [], []
+    texts, won = [], []
     for name in BOTTLENECKS:
         own = select(rows, case=name)
-        means = {policy: float(column(own, policy).mean()) for policy in (CANONICAL, GS, GR, T_STORM, VNE, RANDOM)}
-        told.append(f"{name}: " + ", ".join(f"{TITLES[policy]} {mean:.3f}" for policy, mean in means.items()))
-        won.append(means[CANONICAL] >= 0.99 * max(means.values()))
-    best = ", ".join(f"{name} {np.mean(column(select(rows, case=name), HEFT)):.3f}" for name in BOTTLENECKS)
+        means = {policy: float(column(own, policy).mean()) for policy in names.PUBLISHED}
+        texts.append(f"{name}: " + ", ".join(f"{names.TITLES[policy]} {mean:.3f}" for policy, mean in means.items()))
+        won.append(means[names.CANONICAL] >= 0.99 * max(means.values()))
+    best = ", ".join(f"{name} {np.mean(column(select(rows, case=name), names.HEFT)):.3f}" for name in BOTTLENECKS)
     return Claim(
-        "9",
         "SPARCLE is the most efficient of those compared in every case",
         "improves",
-        "; ".join(told),
+        "; ".join(texts),
         "highest mean of data units a joule, 1 % slack",
         all(won),
         "where links do not limit, (2) does not consider distance, and SPARCLE takes the machines with most room "
@@ -149,12 +131,12 @@ def _best(rows: pd.DataFrame) -> Claim:
 
 
 def _radios(rows: pd.DataFrame, policy: str, other: str) -> str:
-    return signed(gain(rows, f"{policy}_radios", f"{other}_radios").value)
+    return signed(gain_over(rows, f"{policy}_radios", f"{other}_radios").value, 0)
 
 
 def _processing(rows: pd.DataFrame) -> float:
     """Return the mean share of processing in SPARCLE's energy."""
-    return 1.0 - float(ratios(rows, CANONICAL, f"{CANONICAL}_radios").mean())
+    return 1.0 - float(ratios(rows, names.CANONICAL, f"{names.CANONICAL}_radios").mean())
 
 
 FIGURES: Sequence[Figure] = (

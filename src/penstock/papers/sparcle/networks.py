@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from time import process_time
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -20,36 +19,19 @@ import pandas as pd
 
 from penstock.admission import Admitted, admit
 from penstock.experiments.figure import Case, Claim, Figure, Row, select
+from penstock.experiments.pictures import Picture, finish
+from penstock.experiments.statistics import signed
 from penstock.model.book import BANDWIDTH, Book, BookedPath
 from penstock.model.cluster import Cluster
 from penstock.model.formats.repetita import read_network
 from penstock.model.kernel import preparing
 from penstock.model.topology import Application
-from penstock.papers.sparcle.runs import (
-    APART,
-    CANONICAL,
-    CLOUD,
-    GR,
-    GS,
-    HEFT,
-    OPTIMUM,
-    OURS,
-    POLICIES,
-    RANDOM,
-    REFINED,
-    SPARCLE,
-    T_STORM,
-    TITLES,
-    VNE,
-)
-from penstock.papers.sparcle.summaries import bars, column, finish, legend_below, signed
+from penstock.papers.sparcle import names
+from penstock.papers.sparcle.runs import APART
+from penstock.papers.sparcle.summaries import bars, column, legend_below
 from penstock.workloads.sparcle import FOLDER, draw_application, factors
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
-
 GRAPHS = FOLDER.parent / "networks"
-ASKED = (CANONICAL, SPARCLE, REFINED, GS, GR, T_STORM, VNE, HEFT, RANDOM, CLOUD, OPTIMUM)
 APPLICATIONS, QUICK_APPLICATIONS = 50, 6
 GUARANTEED = 0.5  # of the applications; the others are best-effort
 RATES = (0.02, 0.2)
@@ -69,7 +51,7 @@ def _cases(quick: bool) -> list[Case]:
         seeds = range(3 if len(_cluster(path, 0).machines) <= ROOMY and not quick else 1)
         made += [
             {"network": path.stem, "policy": policy, "applications": number, "seed": seed}
-            for policy in ASKED
+            for policy in names.EVERY
             for seed in seeds
         ]
     return made or [{"network": "", "policy": "", "applications": 0, "seed": 0}]
@@ -117,7 +99,7 @@ def run_network(one: Case) -> Sequence[Row]:
     for asked in asking:
         with preparing() as kernels:
             started = process_time()
-            policy = POLICIES[str(one["policy"])]
+            policy = names.POLICIES[str(one["policy"])]
             seed = int(one["seed"]) + APART
             answer = admit(book, asked, policy=policy, paths=PATHS, seed=seed, advise=False, reliable_routes=False)
             spent.append(process_time() - started - kernels.seconds)
@@ -158,7 +140,7 @@ def _times(spent: Sequence[float]) -> dict[str, float]:
     return {"median_ms": 1e3 * float(np.median(spent)), "worst_ms": 1e3 * float(np.max(spent))}
 
 
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     if "guaranteed" not in rows:
         picture.text(0.5, 0.5, ABSENT, ha="center")
         return
@@ -176,8 +158,8 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
     for axis, (measure, (title, up)) in zip(picture.subplots(2, 2).flat, shown.items(), strict=True):
         means = own.groupby(["network", "policy"], sort=False)[measure].mean()
         networks = [str(name) for name in own["network"].unique()]
-        bars(axis, {name: {policy: float(means[name, policy]) for policy in ASKED} for name in networks})
-        finish(axis, {"y": up, "title": title}, legend=False)
+        bars(axis, {name: {policy: float(means[name, policy]) for policy in names.EVERY} for name in networks})
+        finish(axis, up=up, title=title, legend=False)
         if measure in ("geometric", "median_ms"):
             axis.set_yscale("log")
         axis.set_xticks(range(len(networks)), [f"{name}\n({_nodes(own, name)} nodes)" for name in networks], fontsize=7)
@@ -190,50 +172,48 @@ def _nodes(rows: pd.DataFrame, name: str) -> int:
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
     if "guaranteed" not in rows:
-        return [Claim("networks", "ours: applications on real networks", "-", "skipped", "-", False, ABSENT)]
-    names = [str(name) for name in rows["network"].unique()]
-    by_name = {name: select(rows, network=name) for name in names}
+        return [Claim("ours: applications on real networks", "-", "skipped", "-", False, ABSENT)]
+    by_name = {str(name): select(rows, network=name) for name in rows["network"].unique()}
     return [*(_admits(name, own) for name, own in by_name.items()), _above_published(by_name), _utility_claim(rows)]
 
 
 def _admits(name: str, rows: pd.DataFrame) -> Claim:
     """Check whether SPARCLE admits as much guaranteed rate as any baseline."""
-    means = {policy: _means(select(rows, policy=policy)) for policy in ASKED}
+    means = {policy: _means(select(rows, policy=policy)) for policy in names.EVERY}
     rates = {policy: own["guaranteed"] for policy, own in means.items()}
-    top = max((policy for policy in ASKED if policy not in OURS), key=lambda policy: rates[policy])
+    top = max((policy for policy in names.EVERY if policy not in names.OURS), key=lambda policy: rates[policy])
     asked = float(column(rows, "asked").mean())
     return Claim(
-        "networks",
         f"ours: {name} ({_nodes(rows, name)} nodes): SPARCLE admits no less guaranteed rate than any baseline",
         "-",
-        f"{rates[SPARCLE]:.2f}/s of {asked:.2f}/s asked for; refined {rates[REFINED]:.2f}/s; best baseline "
-        f"{TITLES[top]} {rates[top]:.2f}/s",
+        f"{rates[names.SPARCLE]:.2f}/s of {asked:.2f}/s asked for; refined {rates[names.REFINED]:.2f}/s; best baseline "
+        f"{names.TITLES[top]} {rates[top]:.2f}/s",
         "our default, 1 % slack",
-        rates[SPARCLE] >= 0.99 * rates[top],
-        f"a path of our default uses {means[SPARCLE]['links']:.1f} links on average, one of {TITLES[top]} "
+        rates[names.SPARCLE] >= 0.99 * rates[top],
+        f"a path of our default uses {means[names.SPARCLE]['links']:.1f} links on average, one of {names.TITLES[top]} "
         f"{means[top]['links']:.1f}: SPARCLE takes the machines and routes with most room for the application at hand, "
         "however long they are, and so takes bandwidth from those that follow. "
-        + "; ".join(f"{TITLES[policy]} {_told(own)}" for policy, own in means.items()),
+        + "; ".join(f"{names.TITLES[policy]} {_described(own)}" for policy, own in means.items()),
     )
 
 
 def _above_published(by_name: Mapping[str, pd.DataFrame]) -> Claim:
     """Check the benefit of near ties and of rating transports together if many applications ask."""
     rates = {
-        name: {
-            policy: float(column(select(rows, policy=policy), "guaranteed").mean()) for policy in (CANONICAL, SPARCLE)
-        }
+        name: [
+            float(column(select(rows, policy=policy), "guaranteed").mean())
+            for policy in (names.SPARCLE, names.CANONICAL)
+        ]
         for name, rows in by_name.items()
     }
-    told = [f"{name} {signed(own[SPARCLE] / own[CANONICAL] - 1)}" for name, own in rates.items() if own[CANONICAL] > 0]
-    shares = [own[SPARCLE] / float(column(by_name[name], "asked").mean()) for name, own in rates.items()]
+    texts = [f"{name} {signed(ours / published - 1, 0)}" for name, (ours, published) in rates.items() if published > 0]
+    shares = [ours / float(column(by_name[name], "asked").mean()) for name, (ours, _) in rates.items()]
     return Claim(
-        "networks",
         "ours: our default admits no less guaranteed rate than the algorithm as published",
         "-",
-        f"{', '.join(told)}; it admits {min(shares):.0%} to {max(shares):.0%} of what is asked for",
+        f"{', '.join(texts)}; it admits {min(shares):.0%} to {max(shares):.0%} of what is asked for",
         "on every network, 1 % slack",
-        all(own[SPARCLE] >= 0.99 * own[CANONICAL] for own in rates.values()),
+        all(ours >= 0.99 * published for ours, published in rates.values()),
     )
 
 
@@ -242,7 +222,7 @@ def _means(rows: pd.DataFrame) -> dict[str, float]:
     return {name: float(column(rows, name).mean()) for name in names}
 
 
-def _told(means: dict[str, float]) -> str:
+def _described(means: dict[str, float]) -> str:
     return (
         f"{means['guaranteed']:.2f}/s, best effort {means['geometric']:.3g}/s, refused "
         f"{means['refused_guaranteed']:.0f} + {means['refused_best_effort']:.0f}, {means['median_ms']:.0f} ms"
@@ -251,21 +231,20 @@ def _told(means: dict[str, float]) -> str:
 
 def _utility_claim(rows: pd.DataFrame) -> Claim:
     """Check the utility of the best-effort applications, which share what the guaranteed ones leave."""
-    won, told = [], []
+    won, texts = [], []
     for name in rows["network"].unique():
         own = select(rows, network=name)
-        means = {policy: float(column(select(own, policy=policy), "utility").mean()) for policy in ASKED}
-        best = max(mean for policy, mean in means.items() if policy not in OURS)
-        won.append(means[SPARCLE] >= best - 0.01 * abs(best))
-        told.append(f"{name}: " + ", ".join(f"{TITLES[policy]} {mean:.0f}" for policy, mean in means.items()))
+        means = {policy: float(column(select(own, policy=policy), "utility").mean()) for policy in names.EVERY}
+        best = max(mean for policy, mean in means.items() if policy not in names.OURS)
+        won.append(means[names.SPARCLE] >= best - 0.01 * abs(best))
+        texts.append(f"{name}: " + ", ".join(f"{names.TITLES[policy]} {mean:.0f}" for policy, mean in means.items()))
     return Claim(
-        "networks",
         "ours: SPARCLE has the highest best-effort utility of all but its refinement",
         "-",
         f"on {sum(won)} of {len(won)} networks",
         "on all, our default, 1 % slack; an application without any rate counts with 1e-6/s",
         all(won),
-        "who admits more guaranteed rate leaves less; " + "; ".join(told),
+        "who admits more guaranteed rate leaves less; " + "; ".join(texts),
     )
 
 

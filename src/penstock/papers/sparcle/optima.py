@@ -1,30 +1,24 @@
 """Figure 8: SPARCLE's rate relative to the optimum, linear graph on lines and complete networks."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, select
+from penstock.experiments.pictures import Picture, finish
+from penstock.papers.sparcle import names
 from penstock.papers.sparcle.runs import (
     BALANCED,
     BOTTLENECKS,
-    CANONICAL,
     LINKS,
     MACHINES,
-    OURS,
-    REFINED,
-    SPARCLE,
     Drawn,
-    cases,
+    instance_cases,
     instances,
     run_rates,
 )
-from penstock.papers.sparcle.summaries import boxes, finish, percentiles, ratios
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
+from penstock.papers.sparcle.summaries import boxes, percentiles, ratios
 
 NETWORKS = (Drawn("line", "linear"), Drawn("complete", "linear"))
 NEAR = 0.95  # of the optimum: minimum that is accepted for "≈ 1"
@@ -39,16 +33,18 @@ REASONS = {
 
 
 def _cases(quick: bool) -> list[Case]:
-    return [one for drawn in NETWORKS for one in cases(drawn, BOTTLENECKS, "ratio", instances(quick))]
+    return [one for drawn in NETWORKS for one in instance_cases(drawn, BOTTLENECKS, "ratio", instances(quick))]
 
 
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     picture.set_size_inches(10, 4.4)
     for axis, drawn in zip(picture.subplots(1, 2, sharey=True), NETWORKS, strict=True):
         own = select(rows, shape=drawn.shape)
-        groups = {name: {policy: ratios(select(own, case=name), policy) for policy in OURS} for name in BOTTLENECKS}
+        groups = {
+            name: {policy: ratios(select(own, case=name), policy) for policy in names.OURS} for name in BOTTLENECKS
+        }
         boxes(axis, groups)
-        finish(axis, {"y": "rate / optimum", "title": f"{drawn.shape} of {drawn.machines} (whiskers: p5 to p95)"})
+        finish(axis, up="rate / optimum", title=f"{drawn.shape} of {drawn.machines} (whiskers: p5 to p95)")
         axis.set_ylim(0, 1.05)
 
 
@@ -56,23 +52,22 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
     made = []
     for name in BOTTLENECKS:
         own = select(rows, case=name)
-        found = ratios(own, CANONICAL)
+        found = ratios(own, names.CANONICAL)
         apart = "; ".join(
-            f"{drawn.shape} {percentiles(ratios(select(own, shape=drawn.shape), CANONICAL))}" for drawn in NETWORKS
+            f"{drawn.shape} {percentiles(ratios(select(own, shape=drawn.shape), names.CANONICAL))}"
+            for drawn in NETWORKS
         )
         made += [
             Claim(
-                "8",
                 f"{name}: SPARCLE is almost always at the optimum",
                 "median ≈ 1",
                 percentiles(found),
                 f"median ≥ {NEAR:g}",
                 float(np.median(found)) >= NEAR,
-                f"{REASONS[name]}{apart}; our default {percentiles(ratios(own, SPARCLE))}; "
-                f"refined {percentiles(ratios(own, REFINED))}",
+                f"{REASONS[name]}{apart}; our default {percentiles(ratios(own, names.SPARCLE))}; "
+                f"refined {percentiles(ratios(own, names.REFINED))}",
             ),
             Claim(
-                "8",
                 f"check: {name}: the mean of rate / optimum",
                 f"{CHECKED[name]:g}",
                 f"{found.mean():.3f}",

@@ -7,7 +7,6 @@ share one, so links are assumed to be full-duplex, each direction failing separa
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -16,14 +15,11 @@ from penstock.admission.book.free_capacity import find_free_capacity
 from penstock.admission.book.paths import AdmissionRequest, paths_in_turn
 from penstock.estimate.availability import any_works, carries
 from penstock.experiments.figure import Case, Claim, Figure, Row, select
-from penstock.experiments.pictures import COLOURS, label, look
+from penstock.experiments.pictures import COLOURS, Axes, Picture, curve_style, label
 from penstock.model.book import Book
-from penstock.papers.sparcle.runs import APART, POLICIES, instances
+from penstock.papers.sparcle import names
+from penstock.papers.sparcle.runs import APART, instances
 from penstock.workloads.sparcle import Scarcity, SparcleInstance, draw_instance
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Picture
 
 FAILS = 0.02  # per link; machines do not fail
 MOST = 4  # paths
@@ -53,7 +49,7 @@ def run_paths(one: Case) -> Sequence[Row]:
     """
     scarcity = Scarcity(1.0, float(one["ratio"]))
     setting = draw_instance("star", "linear", scarcity, int(one["seed"]), duplex=LINKS[str(one["links"])])
-    paths, rates = _paths(setting, POLICIES[str(one["policy"])], int(one["seed"]))
+    paths, rates = _paths(setting, names.POLICIES[str(one["policy"])], int(one["seed"]))
     fails = {link.label: FAILS for link in setting.cluster.links}
     made: list[Row] = []
     for number in range(1, MOST + 1):
@@ -82,7 +78,7 @@ def _paths(setting: SparcleInstance, policy: str, seed: int) -> tuple[list[froze
     return [frozenset(links & path.load.keys()) for path in some], [path.rate_tps for path in some]
 
 
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     picture.set_size_inches(10, 4.4)
     best, guaranteed = picture.subplots(1, 2, sharey=True)
     own = select(rows, policy="canonical")
@@ -99,11 +95,11 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
         axis.legend(fontsize=7, frameon=False, loc="lower right")
 
 
-def _availabilities(axis: "Axes", rows: pd.DataFrame, measure: str) -> None:
+def _availabilities(axis: Axes, rows: pd.DataFrame, measure: str) -> None:
     """Draw the mean by the number of paths."""
     for number, (kind, ratio) in enumerate((kind, ratio) for kind in LINKS for ratio in RATIOS):
         means = select(rows, links=kind, ratio=ratio).groupby("paths")[measure].mean()
-        axis.plot(means.index, means, **look(COLOURS[number]), label=f"{kind}, links : machines {ratio:g} : 1")
+        axis.plot(means.index, means, **curve_style(COLOURS[number]), label=f"{kind}, links : machines {ratio:g} : 1")
 
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
@@ -113,14 +109,13 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
     alone, two = float(np.median(first["any"])), float(np.median(second["any"]))
     both, more = float(np.median(second["carries"])), float(np.median(third["carries"]))
     links = ", ".join(f"{name} {np.median(some['distinct']):g}" for name, some in (("one", first), ("two", second)))
-    others = "; ".join(_told(canonical, kind, ratio) for kind in LINKS for ratio in RATIOS)
+    others = "; ".join(_described(canonical, kind, ratio) for kind in LINKS for ratio in RATIOS)
     return [
         _near("best effort: availability with one path", 0.85, alone, f"links used by one and by two paths: {links}"),
         _near("best effort: availability with two paths", 0.94, two, f"medians with 1, 2 paths: {others}"),
         _rates_claim(own),
         _near("guaranteed: two paths carry the rate only while both work", 0.78, both, _both(second)),
         Claim(
-            "10",
             "guaranteed: a third path raises the availability",
             "rises",
             f"median {both:.2f} → {more:.2f}; 0.85 is reached in {(third['carries'] >= 0.85).mean():.0%} of instances",
@@ -131,12 +126,12 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
     ]
 
 
-def _near(claim: str, said: float, found: float, why: str) -> Claim:
-    near = abs(found - said) <= NEAR
-    return Claim("10", claim, f"{said:g}", f"median {found:.3f}", f"±{NEAR:g}", near, why)
+def _near(claim: str, paper: float, found: float, why: str) -> Claim:
+    near = abs(found - paper) <= NEAR
+    return Claim(claim, f"{paper:g}", f"median {found:.3f}", f"±{NEAR:g}", near, why)
 
 
-def _told(rows: pd.DataFrame, kind: str, ratio: float) -> str:
+def _described(rows: pd.DataFrame, kind: str, ratio: float) -> str:
     own = select(rows, links=kind, ratio=ratio)
     medians = ", ".join(f"{np.median(select(own, paths=number)['any']):.2f}" for number in (1, 2))
     return f"{kind} at {ratio:g} {medians}"
@@ -156,7 +151,6 @@ def _rates_claim(rows: pd.DataFrame) -> Claim:
     table = rows.pivot_table(index="seed", columns="paths", values="rate")
     second, third = (float(np.median(table[number] / table[1])) for number in (2, 3))
     return Claim(
-        "10",
         "guaranteed: rates of the second and third path, of the first",
         f"{SECOND:.2f}, {THIRD:.2f}",
         f"medians {second:.2f}, {third:.2f}",

@@ -5,32 +5,19 @@ balanced in its words: "both NCPs and links can be the bottleneck".
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, select
-from penstock.experiments.pictures import COLOURS, look
+from penstock.experiments.pictures import COLOURS, Axes, Picture, curve_style, finish
+from penstock.experiments.statistics import signed
+from penstock.papers.sparcle import names
 from penstock.papers.sparcle.optima import NEAR, NETWORKS
-from penstock.papers.sparcle.rates import SAID, STAR
-from penstock.papers.sparcle.runs import CANONICAL, GS, OURS, SPARCLE, TITLES, case, run_rates
-from penstock.papers.sparcle.summaries import (
-    COLOUR,
-    column,
-    curve,
-    finish,
-    gain,
-    half_to_twice,
-    percentiles,
-    ratios,
-    signed,
-)
+from penstock.papers.sparcle.rates import PAPER_GAINS, STAR
+from penstock.papers.sparcle.runs import case, run_rates
+from penstock.papers.sparcle.summaries import column, curve, gain_over, half_to_twice, percentiles, ratios
 from penstock.workloads.sparcle import Scarcity
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Picture
 
 STEPS, QUICK_STEPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0), (1.0, 4.0, 10.0)
 INSTANCES, QUICK_INSTANCES = 100, 5
@@ -51,16 +38,16 @@ def _cases(quick: bool) -> list[Case]:
 
 def _near_optimum(shape: str) -> Judge:
     def judge(rows: pd.DataFrame) -> tuple[str, bool]:
-        found = ratios(select(rows, shape=shape), CANONICAL)
+        found = ratios(select(rows, shape=shape), names.CANONICAL)
         return f"{np.median(found):.2f}", float(np.median(found)) >= NEAR
 
     return judge
 
 
-def _above(other: str, said: float) -> Judge:
+def _above(other: str, paper: float) -> Judge:
     def judge(rows: pd.DataFrame) -> tuple[str, bool]:
-        found = gain(select(rows, shape=STAR.shape), CANONICAL, other).value
-        return signed(found)[:-2], half_to_twice(found, said)
+        found = gain_over(select(rows, shape=STAR.shape), names.CANONICAL, other).value
+        return signed(found, 0)[:-2], half_to_twice(found, paper)
 
     return judge
 
@@ -71,15 +58,15 @@ JUDGED: Mapping[str, tuple[str, Judge]] = {
         for drawn in NETWORKS
     },
     **{
-        f"Fig. 11, balanced: above {TITLES[other]}": (f"{signed(said)} (half to twice)", _above(other, said))
-        for other, said in SAID.items()
+        f"Fig. 11, balanced: above {names.TITLES[other]}": (f"{signed(paper, 0)} (half to twice)", _above(other, paper))
+        for other, paper in PAPER_GAINS.items()
     },
 }
 """The claims of a balanced case, and how each is checked at one ratio."""
 
 REASONS = {
-    f"Fig. 11, balanced: above {TITLES[GS]}": ": GS takes the same steps in another order, which only matters where "
-    "links limit; and there ties and rating streams one by one decide more than the order",
+    f"Fig. 11, balanced: above {names.TITLES[names.GS]}": ": GS takes the same steps in another order, which only "
+    "matters where links limit; and there ties and rating streams one by one decide more than the order",
 }
 
 
@@ -91,45 +78,45 @@ def _judged(rows: pd.DataFrame, judge: Judge) -> dict[float, tuple[str, bool]]:
     return {ratio: judge(own) for ratio, own in _by_ratio(rows).items()}
 
 
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     picture.set_size_inches(12, 8)
     (first, second, third), below = picture.subplots(2, 3)
     across = "link / machine ratio"
     for axis, drawn in zip((first, second, third), DRAWN, strict=True):
         own = select(rows, shape=drawn.shape)
-        for policy in OURS:
+        for policy in names.OURS:
             _with_low(axis, own, policy)
         title = f"{drawn.graph} graph, {drawn.shape} (thin: p5)"
-        finish(axis, {"x": across, "y": "mean rate / optimum", "title": title})
+        finish(axis, across, "mean rate / optimum", title)
         axis.set_ylim(0, 1.05)
     star = select(rows, shape=STAR.shape)
-    for other in SAID:
-        found = {ratio: 100 * gain(own, CANONICAL, other).value for ratio, own in _by_ratio(star).items()}
+    for other in PAPER_GAINS:
+        found = {ratio: 100 * gain_over(own, names.CANONICAL, other).value for ratio, own in _by_ratio(star).items()}
         curve(below[0], list(found), list(found.values()), other)
     below[0].axhline(0, color="black", linewidth=0.8)
-    finish(below[0], {"x": across, "y": "SPARCLE above (%)", "title": "diamond graph, star"})
+    finish(below[0], across, "SPARCLE above (%)", "diamond graph, star")
     for number, drawn in enumerate(DRAWN):
         limited = select(rows, shape=drawn.shape).assign(by_link=lambda some: some["limit"] == "link")
         shares = limited.groupby("links")["by_link"].mean()
-        below[1].plot(shares.index, shares, **look(COLOURS[number]), label=f"{drawn.graph}, {drawn.shape}")
-    finish(below[1], {"x": across, "y": "share of instances", "title": "a link limits the optimum"})
+        below[1].plot(shares.index, shares, **curve_style(COLOURS[number]), label=f"{drawn.graph}, {drawn.shape}")
+    finish(below[1], across, "share of instances", "a link limits the optimum")
     _draw_where(below[2], rows)
 
 
-def _with_low(axis: "Axes", rows: pd.DataFrame, policy: str) -> None:
+def _with_low(axis: Axes, rows: pd.DataFrame, policy: str) -> None:
     found = {ratio: ratios(own, policy) for ratio, own in _by_ratio(rows).items()}
     curve(axis, list(found), [float(own.mean()) for own in found.values()], policy)
     low = [float(np.percentile(own, 5)) for own in found.values()]
-    axis.plot(list(found), low, color=COLOUR[policy], linewidth=0.7, linestyle=":")
+    axis.plot(list(found), low, color=names.COLOUR[policy], linewidth=0.7, linestyle=":")
 
 
-def _draw_where(axis: "Axes", rows: pd.DataFrame) -> None:
+def _draw_where(axis: Axes, rows: pd.DataFrame) -> None:
     """Draw a mark for every claim and ratio, filled if it holds."""
     for place, (_, judge) in enumerate(JUDGED.values()):
         for ratio, (_, holds) in _judged(rows, judge).items():
             face = COLOURS[2] if holds else "none"
             axis.plot(ratio, place, "o", markerfacecolor=face, markeredgecolor=COLOURS[2 if holds else 1])
-    finish(axis, {"x": "link / machine ratio", "title": "where claims of Figs. 8 and 11 hold (full)"}, legend=False)
+    finish(axis, "link / machine ratio", title="where claims of Figs. 8 and 11 hold (full)", legend=False)
     axis.set_yticks(range(len(JUDGED)), [_short(name) for name in JUDGED], fontsize=7)
     axis.invert_yaxis()
 
@@ -142,14 +129,13 @@ def _short(name: str) -> str:
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
     made = []
-    for name, (said, judge) in JUDGED.items():
+    for name, (paper, judge) in JUDGED.items():
         found = _judged(rows, judge)
         held = [f"{ratio:g}" for ratio, (_, holds) in found.items() if holds]
         made.append(
             Claim(
-                "ratio",
                 f"{name}, at some ratio of links to machines",
-                said,
+                paper,
                 ", ".join(f"{ratio:g}: {text}" for ratio, (text, _) in found.items()),
                 "at one ratio or more",
                 bool(held),
@@ -166,7 +152,6 @@ def _only_claim(rows: pd.DataFrame) -> Claim:
     best = max(counts.values())
     most = [ratio for ratio, count in counts.items() if count == best]
     return Claim(
-        "ratio",
         "check: the balanced claims of Figs. 8 and 11 hold only where links are 3 to 5 times the machines",
         "3 to 5",
         ", ".join(f"{ratio:g}: {count}" for ratio, count in counts.items()) + f" of {len(every)} claims",
@@ -179,21 +164,20 @@ def _only_claim(rows: pd.DataFrame) -> Claim:
 
 def _limits(rows: pd.DataFrame) -> str:
     """Describe at which ratios a link limits the optimum as often as a machine."""
-    told = []
+    texts = []
     for drawn in DRAWN:
         own = select(rows, shape=drawn.shape)
         shares = (own["limit"] == "link").groupby(own["links"]).mean()
-        told.append(f"{drawn.shape} " + ", ".join(f"{ratio:g}: {share:.0%}" for ratio, share in shares.items()))
-    return "a link limits the best placement in: " + "; ".join(told)
+        texts.append(f"{drawn.shape} " + ", ".join(f"{ratio:g}: {share:.0%}" for ratio, share in shares.items()))
+    return "a link limits the best placement in: " + "; ".join(texts)
 
 
 def _default_claim(rows: pd.DataFrame) -> Claim:
-    found = {ratio: ratios(own, SPARCLE) for ratio, own in _by_ratio(rows).items()}
-    canonical = {ratio: ratios(own, CANONICAL) for ratio, own in _by_ratio(rows).items()}
+    found = {ratio: ratios(own, names.SPARCLE) for ratio, own in _by_ratio(rows).items()}
+    canonical = {ratio: ratios(own, names.CANONICAL) for ratio, own in _by_ratio(rows).items()}
     first = min(found)
     least = min(float(own.mean() - canonical[ratio].mean()) for ratio, own in found.items())
     return Claim(
-        "ratio",
         "ours: our default (near ties, transports rated together) is no worse at any ratio",
         "-",
         ", ".join(f"{ratio:g}: {canonical[ratio].mean():.3f} → {own.mean():.3f}" for ratio, own in found.items()),

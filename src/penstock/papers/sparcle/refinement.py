@@ -6,37 +6,30 @@ limit, so that they do not depend on the load of the host.
 
 from collections.abc import Callable, Sequence
 from time import perf_counter, process_time
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Row, select
+from penstock.experiments.pictures import Picture, finish
 from penstock.model.taskgraph import Floats
+from penstock.papers.sparcle import names
 from penstock.papers.sparcle.rates import STAR
 from penstock.papers.sparcle.runs import (
     BALANCED,
     BOTTLENECKS,
-    CANONICAL,
     GIVEN,
-    OPTIMUM,
-    OURS,
-    REFINED,
-    SPARCLE,
     Drawn,
-    cases,
     given_cases,
+    instance_cases,
     instances,
     planner_of,
     rate,
     run_rates,
     setting_of,
 )
-from penstock.papers.sparcle.summaries import boxes, column, finish, percentiles, ratios
+from penstock.papers.sparcle.summaries import boxes, column, percentiles, ratios
 from penstock.workloads.sparcle import Reference, references
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
 
 DRAWN = (STAR, Drawn("star", "linear"), Drawn("line", "linear"), Drawn("line", "diamond"))
 MEAN, LOW = 0.99, 0.9  # of the optimum: on average and at the 5th percentile
@@ -49,7 +42,7 @@ def _cases(quick: bool) -> list[Case]:
     """Return balanced stars and lines, and the given instances."""
     balanced = {BALANCED: BOTTLENECKS[BALANCED]}
     number = instances(quick)
-    return [*(one for own in DRAWN for one in cases(own, balanced, "ratio", number)), *given_cases(quick)]
+    return [*(one for own in DRAWN for one in instance_cases(own, balanced, "ratio", number)), *given_cases(quick)]
 
 
 def run_refined(one: Case) -> Sequence[Row]:
@@ -59,7 +52,7 @@ def run_refined(one: Case) -> Sequence[Row]:
     began, worked = perf_counter(), process_time()
     found = rate(planner.decide("sparcle-refined"))
     took = {"refined_ms": 1e3 * (perf_counter() - began), "refined_cpu_ms": 1e3 * (process_time() - worked)}
-    return [{**row, "unhurried": row[REFINED], REFINED: found, **took}]
+    return [{**row, "unhurried": row[names.REFINED], names.REFINED: found, **took}]
 
 
 def _groups(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -69,11 +62,11 @@ def _groups(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return found
 
 
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     axis = picture.subplots()
-    boxes(axis, {name: {policy: ratios(own, policy) for policy in OURS} for name, own in _groups(rows).items()})
+    boxes(axis, {name: {policy: ratios(own, policy) for policy in names.OURS} for name, own in _groups(rows).items()})
     title = "balanced 1 : 1, eight machines, and instances with independent answers (whiskers: p5 to p95)"
-    finish(axis, {"y": "rate / optimum with joint routing", "title": title})
+    finish(axis, up="rate / optimum with joint routing", title=title)
     axis.set_ylim(0, 1.05)
 
 
@@ -81,32 +74,30 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
     groups = {name.replace("\n", " "): own for name, own in _groups(rows).items()}
     made = []
     for name, own in groups.items():
-        found = ratios(own, REFINED)
+        found = ratios(own, names.REFINED)
         made.append(
             Claim(
-                "refined",
                 f"ours: {name}: sparcle-refined is near the optimum",
                 "-",
                 percentiles(found),
                 f"mean ≥ {MEAN:g}, p5 ≥ {LOW:g}",
                 bool(found.mean() >= MEAN and np.percentile(found, 5) >= LOW),
                 f"of {len(own)}; without a clock {percentiles(ratios(own, 'unhurried'))}; SPARCLE "
-                f"{percentiles(ratios(own, CANONICAL))}; our default {percentiles(ratios(own, SPARCLE))}",
+                f"{percentiles(ratios(own, names.CANONICAL))}; our default {percentiles(ratios(own, names.SPARCLE))}",
             )
         )
     if "given instances" not in groups:
-        made.append(Claim("refined", "ours: given instances", "-", "skipped", "-", False, ABSENT))
+        made.append(Claim("ours: given instances", "-", "skipped", "-", False, ABSENT))
     return [*made, *_checks(rows), _never_worse(rows), _time(rows)]
 
 
 def _checks(rows: pd.DataFrame) -> list[Claim]:
     """Check an independent check's results for the algorithm on a balanced star, and its answers."""
     star = np.concatenate(
-        [ratios(select(rows, shape="star", graph=graph), CANONICAL) for graph in ("linear", "diamond")]
+        [ratios(select(rows, shape="star", graph=graph), names.CANONICAL) for graph in ("linear", "diamond")]
     )
     made = [
         Claim(
-            "refined",
             "check: SPARCLE on a balanced star 1 : 1",
             "0.67 of the optimum on average",
             percentiles(star),
@@ -124,12 +115,11 @@ def _checks(rows: pd.DataFrame) -> list[Claim]:
         found = zip(answers, column(given, policy), strict=True)
         return float(np.mean([right(answer, float(rate)) for answer, rate in found]))
 
-    optimum = share(OPTIMUM, lambda answer, rate: abs(rate / answer.optimum - 1.0) <= SAME)
-    lowest = share(CANONICAL, lambda answer, rate: abs(rate / answer.rate - 1.0) <= SAME)
-    allowed = share(CANONICAL, lambda answer, rate: answer.allows(rate, SAME))
+    optimum = share(names.OPTIMUM, lambda answer, rate: abs(rate / answer.optimum - 1.0) <= SAME)
+    lowest = share(names.CANONICAL, lambda answer, rate: abs(rate / answer.rate - 1.0) <= SAME)
+    allowed = share(names.CANONICAL, lambda answer, rate: answer.allows(rate, SAME))
     made.append(
         Claim(
-            "refined",
             "check: the given optima and the given rates of Algorithm 2 come out",
             f"{len(given)} answers each",
             f"optimum in {optimum:.0%}; SPARCLE's rate in {lowest:.0%}, one that some tie-break gives in {allowed:.0%}",
@@ -141,9 +131,8 @@ def _checks(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _never_worse(rows: pd.DataFrame) -> Claim:
-    found = ratios(rows, REFINED, SPARCLE)
+    found = ratios(rows, names.REFINED, names.SPARCLE)
     return Claim(
-        "refined",
         "ours: sparcle-refined is never worse than SPARCLE",
         "-",
         f"{found.min():.3f} to {found.max():.2f} of its rate, {found.mean():.3f} on average",
@@ -156,7 +145,6 @@ def _never_worse(rows: pd.DataFrame) -> Claim:
 def _time(rows: pd.DataFrame) -> Claim:
     wall, worked = column(rows, "refined_ms"), column(rows, "refined_cpu_ms")
     return Claim(
-        "refined",
         f"ours: sparcle-refined takes {MOST_MS:g} ms an instance at most, in the runs judged above",
         "-",
         f"wall time {_times(wall)}",

@@ -10,55 +10,14 @@ from typing import NamedTuple
 
 from penstock.experiments.figure import Case, Row
 from penstock.model.objective import Objective
+from penstock.papers.sparcle import names
 from penstock.planning.planner import Decision, Planner
 from penstock.workloads.sparcle import Scarcity, SparcleInstance, draw_instance, references
 
-CANONICAL, NEAR, SPARCLE, REFINED, OPTIMUM = "canonical", "near", "sparcle", "refined", "optimum"
-GS, GR, RANDOM, T_STORM, VNE, HEFT, CLOUD = "gs", "gr", "random", "t-storm", "vne", "heft", "cloud"
-GS_NEAR, GR_NEAR, GS_CPU = "gs-near", "gr-near", "gs-cpu"
-
-POLICIES: Mapping[str, str] = {
-    CANONICAL: "sparcle:ties=lowest,together=false",  # the paper's Algorithm 2: lowest task, lowest machine
-    NEAR: "sparcle:ties=near,together=false",
-    SPARCLE: "sparcle",  # ties near, and transports that share links rated together
-    REFINED: "sparcle-refined:seconds=none",  # so that what it finds does not depend on how busy the host is
-    GS: "greedy-sorted:ties=lowest",  # ties as SPARCLE's, so that only the order of tasks differs
-    GR: "greedy-random:ties=lowest",
-    GS_CPU: "greedy-sorted:measure=cpu,ties=lowest",  # where other resources count, too
-    GS_NEAR: "greedy-sorted",
-    GR_NEAR: "greedy-random",
-    T_STORM: "t-storm",
-    VNE: "vne",
-    HEFT: "heft",
-    RANDOM: "random",
-    CLOUD: "cloud-only",
-    OPTIMUM: "optimal",
-}
-TITLES: Mapping[str, str] = {
-    CANONICAL: "SPARCLE",
-    NEAR: "SPARCLE, near ties",
-    SPARCLE: "our default",
-    REFINED: "refined",
-    GS: "GS",
-    GR: "GR",
-    GS_CPU: "GS by cpu",
-    GS_NEAR: "GS, near ties",
-    GR_NEAR: "GR, near ties",
-    T_STORM: "T-Storm",
-    VNE: "VNE",
-    HEFT: "HEFT",
-    RANDOM: "Random",
-    CLOUD: "cloud only",
-    OPTIMUM: "optimum",
-}
-OURS = (CANONICAL, SPARCLE, REFINED)
-SHOWN = (*OURS, GS, GR, T_STORM, VNE, HEFT, RANDOM)
-RIVALS = (GS, GR, GS_NEAR, GR_NEAR, T_STORM, VNE, HEFT, RANDOM)
-
 ASKED: Mapping[str, Sequence[str]] = {
-    "ratio": (*OURS, OPTIMUM),
-    "all": (*OURS, NEAR, *RIVALS, OPTIMUM),
-    "heuristics": (*OURS, NEAR, *RIVALS, GS_CPU),
+    "ratio": (*names.OURS, names.OPTIMUM),
+    "all": (*names.OURS, names.NEAR, *names.RIVALS, names.OPTIMUM),
+    "heuristics": (*names.OURS, names.NEAR, *names.RIVALS, names.GS_CPU),
 }
 """Policies of a case."""
 
@@ -98,7 +57,7 @@ def case(drawn: Drawn, name: str, scarcity: Scarcity, ask: str, seed: int) -> Ca
     }
 
 
-def cases(drawn: Drawn, scarcities: Mapping[str, Scarcity], ask: str, instances: int) -> list[Case]:
+def instance_cases(drawn: Drawn, scarcities: Mapping[str, Scarcity], ask: str, instances: int) -> list[Case]:
     """Return a number of instances of every case."""
     return [case(drawn, name, own, ask, seed) for name, own in scarcities.items() for seed in range(instances)]
 
@@ -138,9 +97,9 @@ def run_rates(one: Case) -> Sequence[Row]:
     decisions, spent = {}, {}
     for name in ASKED[str(one["ask"])]:
         started = process_time()
-        decisions[name] = planner.decide(POLICIES[name])
+        decisions[name] = planner.decide(names.POLICIES[name])
         spent[name] = process_time() - started
     rates = {name: rate(decision) for name, decision in decisions.items()}
     best = decisions[max(rates, key=lambda name: rates[name])].evaluation
     limit = best.bottleneck.kind if best is not None and best.bottleneck is not None else ""
-    return [{**rates, "limit": limit, "refined_ms": 1e3 * spent[REFINED]}]
+    return [{**rates, "limit": limit, "refined_ms": 1e3 * spent[names.REFINED]}]

@@ -1,41 +1,33 @@
 """Figures 13 and 14: several applications on one star, admitted one after another with each placement policy."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from penstock.admission import Admitted, admit
 from penstock.experiments.figure import Case, Claim, Figure, Row
+from penstock.experiments.pictures import Picture, finish
+from penstock.experiments.statistics import signed
 from penstock.model.book import Book
 from penstock.model.topology import Application
-from penstock.papers.sparcle.runs import (
-    APART,
-    BALANCED,
-    BOTTLENECKS,
-    CANONICAL,
-    GR,
-    GS,
-    GS_NEAR,
-    HEFT,
-    POLICIES,
-    RANDOM,
-    REFINED,
-    SPARCLE,
-    T_STORM,
-    TITLES,
-    VNE,
-    instances,
-)
-from penstock.papers.sparcle.summaries import COLOUR, cdf, column, finish, gain, signed
+from penstock.papers.sparcle import names
+from penstock.papers.sparcle.runs import APART, BALANCED, BOTTLENECKS, instances
+from penstock.papers.sparcle.summaries import cdf, column, gain_over
 from penstock.workloads.sparcle import draw_application, draw_network
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
-
-ASKED = (CANONICAL, SPARCLE, REFINED, GS, GR, GS_NEAR, T_STORM, VNE, HEFT, RANDOM)
-PAPERS = (CANONICAL, GS, GR, T_STORM, VNE, RANDOM)  # those that the paper compares
+ASKED = (
+    names.CANONICAL,
+    names.SPARCLE,
+    names.REFINED,
+    names.GS,
+    names.GR,
+    names.GS_NEAR,
+    names.T_STORM,
+    names.VNE,
+    names.HEFT,
+    names.RANDOM,
+)
 PRIORITIES = (2.0, 1.0)
 GUARANTEED, QUICK_GUARANTEED = 60, 2  # instances
 APPLICATIONS = 16  # that request admission
@@ -94,23 +86,23 @@ def admit_to_book(book: Book, asking: Sequence[Application], name: str, seed: in
     """Request admission for all in turn; return the book and the number admitted."""
     admitted = 0
     for own in asking:
-        answer = admit(book, own, policy=POLICIES[name], seed=seed + APART, advise=False, reliable_routes=False)
+        answer = admit(book, own, policy=names.POLICIES[name], seed=seed + APART, advise=False, reliable_routes=False)
         if isinstance(answer, Admitted):
             book, admitted = answer.book, admitted + 1
     return book, admitted
 
 
-def _draw_pair(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw_pair(rows: pd.DataFrame, picture: Picture) -> None:
     axis = picture.subplots()
-    cdf(axis, rows, [name for name in ASKED if name != GS_NEAR])
+    cdf(axis, rows, [name for name in ASKED if name != names.GS_NEAR])
     low = min(float(np.percentile(column(rows, name), 2)) for name in ASKED)
     axis.set_xlim(left=low)
-    finish(axis, {"x": "utility 2 log x₁ + log x₂", "y": "share of instances", "title": "balanced, star of 8"})
+    finish(axis, "utility 2 log x₁ + log x₂", "share of instances", "balanced, star of 8")
 
 
-def _draw_guaranteed(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw_guaranteed(rows: pd.DataFrame, picture: Picture) -> None:
     left, right = picture.subplots(1, 2)
-    shown = [name for name in ASKED if name != GS_NEAR]
+    shown = [name for name in ASKED if name != names.GS_NEAR]
     measures: Mapping[str, tuple[str, str]] = {
         "": ("rate of those admitted", "data units/s"),
         "_admitted": ("admitted", f"of {APPLICATIONS} applications"),
@@ -118,32 +110,32 @@ def _draw_guaranteed(rows: pd.DataFrame, picture: "Picture") -> None:
     for axis, (measure, (title, up)) in zip((left, right), measures.items(), strict=True):
         means = [float(column(rows, name + measure).mean()) for name in shown]
         errors = [float(column(rows, name + measure).std() / np.sqrt(len(rows))) for name in shown]
-        axis.bar(range(len(shown)), means, yerr=errors, color=[COLOUR[name] for name in shown], alpha=0.7, capsize=2)
-        finish(axis, {"y": up, "title": f"{title}: mean and its standard error"}, legend=False)
+        axis.bar(
+            range(len(shown)), means, yerr=errors, color=[names.COLOUR[name] for name in shown], alpha=0.7, capsize=2
+        )
+        finish(axis, up=up, title=f"{title}: mean and its standard error", legend=False)
         axis.grid(visible=False, axis="x")
-        axis.set_xticks(range(len(shown)), [TITLES[name].replace(", ", ",\n") for name in shown], fontsize=7)
+        axis.set_xticks(range(len(shown)), [names.TITLES[name].replace(", ", ",\n") for name in shown], fontsize=7)
         axis.tick_params(axis="x", rotation=60)
 
 
 def _pair_claims(rows: pd.DataFrame) -> list[Claim]:
     means = {name: float(column(rows, name).mean()) for name in ASKED}
-    best = max(means[name] for name in PAPERS)
-    apart = (column(rows, CANONICAL) - column(rows, GS)) / sum(PRIORITIES)
-    twice = column(rows, f"{CANONICAL}_ratio")
+    best = max(means[name] for name in names.PUBLISHED)
+    apart = (column(rows, names.CANONICAL) - column(rows, names.GS)) / sum(PRIORITIES)
+    twice = column(rows, f"{names.CANONICAL}_ratio")
     return [
         Claim(
-            "13",
             "SPARCLE has the highest utility",
             "best",
-            ", ".join(f"{TITLES[name]} {means[name]:.2f}" for name in PAPERS),
+            ", ".join(f"{names.TITLES[name]} {means[name]:.2f}" for name in names.PUBLISHED),
             "highest mean",
-            means[CANONICAL] >= best,
+            means[names.CANONICAL] >= best,
             "as in figure 11: at 1 : 1 the order of tasks matters less than ties and rating streams one by one. Our "
-            f"default, which changes both, has {means[SPARCLE]:.2f} (GS with near ties {means[GS_NEAR]:.2f}), refined "
-            f"{means[REFINED]:.2f}, HEFT {means[HEFT]:.2f}",
+            f"default, which changes both, has {means[names.SPARCLE]:.2f} (GS with near ties "
+            f"{means[names.GS_NEAR]:.2f}), refined {means[names.REFINED]:.2f}, HEFT {means[names.HEFT]:.2f}",
         ),
         Claim(
-            "13",
             "check: GS is level with SPARCLE",
             "level",
             f"rates {signed(float(np.expm1(apart.mean())), 1)} against GS, as a weighted geometric mean",
@@ -152,7 +144,6 @@ def _pair_claims(rows: pd.DataFrame) -> list[Claim]:
             f"higher in {(apart > 1e-9).mean():.0%}, lower in {(apart < -1e-9).mean():.0%} of instances",
         ),
         Claim(
-            "13",
             "ours: the application with twice the priority has the higher rate",
             "-",
             f"in {(twice > 1 + 1e-9).mean():.0%} of instances; median {np.median(twice):.2f} times the other's",
@@ -165,30 +156,24 @@ def _pair_claims(rows: pd.DataFrame) -> list[Claim]:
 
 def _guaranteed_claims(rows: pd.DataFrame) -> list[Claim]:
     means = {name: float(column(rows, name).mean()) for name in ASKED}
-    best = max(means[name] for name in PAPERS)
-    level = gain(rows, CANONICAL, GS)
-    numbers = ", ".join(f"{TITLES[name]} {column(rows, f'{name}_admitted').mean():.1f}" for name in ASKED)
+    best = max(means[name] for name in names.PUBLISHED)
+    level = gain_over(rows, names.CANONICAL, names.GS)
+    numbers = ", ".join(f"{names.TITLES[name]} {column(rows, f'{name}_admitted').mean():.1f}" for name in ASKED)
     return [
         Claim(
-            "14",
             "SPARCLE admits the highest total rate",
             "considerably increased",
-            ", ".join(f"{TITLES[name]} {means[name]:.2f}" for name in PAPERS),
+            ", ".join(f"{names.TITLES[name]} {means[name]:.2f}" for name in names.PUBLISHED),
             "highest mean",
-            means[CANONICAL] >= best,
-            "as in figure 13; relative to the best of these SPARCLE has "
-            f"{gain(rows, CANONICAL, max(PAPERS, key=lambda name: means[name]))}. Of "
-            f"{column(rows, 'asked').mean():.2f} asked for, our default admits {means[SPARCLE]:.2f} (GS with near ties "
-            f"{means[GS_NEAR]:.2f}), refined {means[REFINED]:.2f}, HEFT {means[HEFT]:.2f}; admitted "
-            f"applications: {numbers}",
+            means[names.CANONICAL] >= best,
+            "as in figure 13; relative to the best of these names.SPARCLE has "
+            f"{gain_over(rows, names.CANONICAL, max(names.PUBLISHED, key=lambda name: means[name]))}. Of "
+            f"{column(rows, 'asked').mean():.2f} asked for, our default admits {means[names.SPARCLE]:.2f} (GS with "
+            f"near ties {means[names.GS_NEAR]:.2f}), refined {means[names.REFINED]:.2f}, HEFT "
+            f"{means[names.HEFT]:.2f}; admitted applications: {numbers}",
         ),
         Claim(
-            "14",
-            "check: GS is level with SPARCLE",
-            "level",
-            f"{level} against GS",
-            "within 5 %",
-            abs(level.value) <= 0.05,
+            "check: GS is level with SPARCLE", "level", f"{level} against GS", "within 5 %", abs(level.value) <= 0.05
         ),
     ]
 

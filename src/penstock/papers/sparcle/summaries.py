@@ -1,56 +1,21 @@
 """Ratios by instance, gains of means with their limits, distributions: the basis of claims and pictures."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from penstock.experiments.pictures import COLOURS, label, look
+from penstock.experiments.pictures import Axes, Picture, curve_style
+from penstock.experiments.statistics import signed
 from penstock.model.taskgraph import Floats
-from penstock.papers.sparcle.runs import (
-    CANONICAL,
-    CLOUD,
-    GR,
-    GR_NEAR,
-    GS,
-    GS_NEAR,
-    HEFT,
-    NEAR,
-    OPTIMUM,
-    RANDOM,
-    REFINED,
-    SPARCLE,
-    T_STORM,
-    TITLES,
-    VNE,
-)
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Picture
+from penstock.papers.sparcle import names
 
 RESAMPLES = 1000
 PERCENTILES = (5, 25, 50, 75)
-COLOUR: Mapping[str, str] = {
-    CANONICAL: COLOURS[0],
-    SPARCLE: COLOURS[1],
-    NEAR: COLOURS[1],
-    REFINED: COLOURS[2],
-    GS: COLOURS[3],
-    GR: COLOURS[4],
-    T_STORM: COLOURS[5],
-    VNE: COLOURS[6],
-    RANDOM: COLOURS[7],
-    HEFT: COLOURS[8],
-    GS_NEAR: COLOURS[3],
-    GR_NEAR: COLOURS[4],
-    CLOUD: "#bbbbbb",
-    OPTIMUM: "#000000",
-}
 
 
-class Gain(NamedTuple):
+class GainOver(NamedTuple):
     """Relative gain of one mean over another, with the limits that contain 95 % of its resamples."""
 
     value: float
@@ -58,7 +23,7 @@ class Gain(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        return f"{signed(self.value)} (95 %: {signed(self.low)[:-2]} to {signed(self.high)})"
+        return f"{signed(self.value, 0)} (95 %: {signed(self.low, 0)[:-2]} to {signed(self.high, 0)})"
 
 
 def column(rows: pd.DataFrame, name: str) -> Floats:
@@ -66,24 +31,19 @@ def column(rows: pd.DataFrame, name: str) -> Floats:
     return np.asarray(rows[name], dtype=np.float64)
 
 
-def ratios(rows: pd.DataFrame, policy: str, to: str = OPTIMUM) -> Floats:
+def ratios(rows: pd.DataFrame, policy: str, to: str = names.OPTIMUM) -> Floats:
     """Return the ratio of two policies' rates, instance by instance; 1 if both have no rate."""
     own, other = column(rows, policy), column(rows, to)
     return np.divide(own, other, out=np.ones_like(own), where=other > 0)
 
 
-def gain(rows: pd.DataFrame, policy: str, other: str) -> Gain:
+def gain_over(rows: pd.DataFrame, policy: str, other: str) -> GainOver:
     """Return the relative gain of one policy's mean over another's, with resampled instances."""
     own, their = column(rows, policy), column(rows, other)
     picked = np.random.default_rng(0).integers(len(own), size=(RESAMPLES, len(own)))
     drawn = own[picked].mean(axis=1) / their[picked].mean(axis=1) - 1.0
     low, high = np.percentile(drawn, [2.5, 97.5])
-    return Gain(float(own.mean() / their.mean() - 1.0), float(low), float(high))
-
-
-def signed(share: float, digits: int = 0) -> str:
-    """Format a share as percent with a sign."""
-    return f"{100.0 * share:+.{digits}f} %".replace("-", "−")
+    return GainOver(float(own.mean() / their.mean() - 1.0), float(low), float(high))
 
 
 def percentiles(values: Floats) -> str:
@@ -93,22 +53,22 @@ def percentiles(values: Floats) -> str:
     return f"mean {values.mean():.3f}, {texts}"
 
 
-def half_to_twice(found: float, said: float) -> bool:
+def half_to_twice(found: float, paper: float) -> bool:
     """Return whether a gain is between half of the paper's and twice as much."""
-    return said / 2 <= found <= 2 * said
+    return paper / 2 <= found <= 2 * paper
 
 
-def cdf(axis: "Axes", rows: pd.DataFrame, policies: Sequence[str]) -> None:
+def cdf(axis: Axes, rows: pd.DataFrame, policies: Sequence[str]) -> None:
     """Draw the share of instances at or below a value, one curve per policy; few marks, because points are many."""
     for policy in policies:
         values = np.sort(column(rows, policy))
         share = np.arange(1, len(values) + 1) / len(values)
         every = max(1, len(values) // 8)
-        axis.plot(values, share, **_style(policy), markevery=every, label=TITLES[policy])
+        axis.plot(values, share, **_style(policy), markevery=every, label=names.TITLES[policy])
     axis.set_ylim(0, 1)
 
 
-def boxes(axis: "Axes", groups: Mapping[str, Mapping[str, Floats]]) -> None:
+def boxes(axis: Axes, groups: Mapping[str, Mapping[str, Floats]]) -> None:
     """Draw quartiles with whiskers from the 5th to the 95th percentile: one group per position, one box per policy."""
     policies = list(dict.fromkeys(policy for own in groups.values() for policy in own))
     width = 0.8 / len(policies)
@@ -128,48 +88,41 @@ def boxes(axis: "Axes", groups: Mapping[str, Mapping[str, Floats]]) -> None:
             medianprops={"color": "black", "linewidth": 1.2},
         )
         for box in drawn["boxes"]:
-            box.set(facecolor=COLOUR[policy], alpha=0.6, linewidth=0.6)
-        axis.plot([], [], color=COLOUR[policy], linewidth=6, alpha=0.6, label=TITLES[policy])
+            box.set(facecolor=names.COLOUR[policy], alpha=0.6, linewidth=0.6)
+        axis.plot([], [], color=names.COLOUR[policy], linewidth=6, alpha=0.6, label=names.TITLES[policy])
     _places(axis, list(groups))
 
 
-def bars(axis: "Axes", groups: Mapping[str, Mapping[str, float]]) -> None:
+def bars(axis: Axes, groups: Mapping[str, Mapping[str, float]]) -> None:
     """Draw one group of bars per position, one bar per policy."""
     policies = list(dict.fromkeys(policy for own in groups.values() for policy in own))
     width = 0.8 / len(policies)
     for rank, policy in enumerate(policies):
         at = [place + (rank - (len(policies) - 1) / 2) * width for place in range(len(groups))]
         heights = [own.get(policy, np.nan) for own in groups.values()]
-        axis.bar(at, heights, 0.9 * width, color=COLOUR[policy], alpha=0.7, label=TITLES[policy])
+        axis.bar(at, heights, 0.9 * width, color=names.COLOUR[policy], alpha=0.7, label=names.TITLES[policy])
     _places(axis, list(groups))
 
 
-def curve(axis: "Axes", x: Sequence[float], y: Sequence[float], policy: str) -> None:
+def curve(axis: Axes, x: Sequence[float], y: Sequence[float], policy: str) -> None:
     """Draw a curve of a policy."""
-    axis.plot(x, y, **_style(policy), label=TITLES[policy])
+    axis.plot(x, y, **_style(policy), label=names.TITLES[policy])
 
 
-def finish(axis: "Axes", titles: Mapping[str, str], legend: bool = True, columns: int = 1) -> None:
-    """Label an axis; titles: of x, y and the axis, by those names."""
-    label(axis, titles.get("x", ""), titles.get("y", ""), titles.get("title", ""))
-    if legend:
-        axis.legend(fontsize=7, frameon=False, ncols=columns)
-
-
-def legend_below(picture: "Picture", axis: "Axes", columns: int = 5) -> None:
+def legend_below(picture: Picture, axis: Axes, columns: int = 5) -> None:
     """Draw one legend below all axes, for the curves or bars of one of them."""
     picture.legend(
         *axis.get_legend_handles_labels(), fontsize=8, frameon=False, ncols=columns, loc="outside lower center"
     )
 
 
-def _places(axis: "Axes", names: Sequence[str]) -> None:
+def _places(axis: Axes, names: Sequence[str]) -> None:
     axis.set_xticks(range(len(names)), list(names))
     axis.set_xlim(-0.5, len(names) - 0.5)
 
 
 def _style(policy: str) -> dict[str, Any]:
-    style = look(COLOUR[policy])
-    if policy in (OPTIMUM, CLOUD):
-        style |= {"linestyle": "-" if policy == OPTIMUM else ":", "marker": "", "linewidth": 1.0}
+    style = curve_style(names.COLOUR[policy])
+    if policy in (names.OPTIMUM, names.CLOUD):
+        style |= {"linestyle": "-" if policy == names.OPTIMUM else ":", "marker": "", "linewidth": 1.0}
     return style

@@ -9,10 +9,10 @@ from matplotlib.figure import Figure as Picture
 
 from penstock.experiments.figure import Claim, Figure, Value
 from penstock.papers.predictive.live import FIGURES
+from penstock.papers.predictive.live.claims import interval
 from penstock.papers.predictive.live.fidelity import FIDELITY, deviation, fitted
-from penstock.papers.predictive.live.pilot_claims import interval
 from penstock.papers.predictive.live.piloted import AUTOPILOT
-from penstock.papers.predictive.live.tables import carried_tps, latencies
+from penstock.papers.predictive.live.tables import carried_tps, latencies_between
 from penstock.papers.predictive.models import rank_correlation
 
 LIVE_MS = np.array([100.0, 150.0, 200.0, 260.0, 300.0])
@@ -208,7 +208,7 @@ def test_latencies_are_those_of_tuples_due_in_a_stretch() -> None:
         {"due": [0.0, 1.0, 2.0, 3.0], "finished": [0.5, 1.1, 2.3, np.nan], "latency": [0.5, 0.1, 0.3, np.nan],
          "complete": [True, True, True, False]}
     )  # fmt: skip
-    seen = latencies(tuples, 1.0, 4.0)
+    seen = latencies_between(tuples, 1.0, 4.0)
     assert (seen.tuples, seen.unfinished) == (3, 1)
     assert seen.mean_ms == pytest.approx(200.0)
     assert seen.halves_ms == pytest.approx((200.0, float("nan")), nan_ok=True)

@@ -9,11 +9,11 @@ from penstock.autopilot.ledger import Alternative, Decision, DecisionOutcome, Ep
 from penstock.model.instance import Instance
 from penstock.papers.predictive.live.passes import LAST_S, SETTLE_S, Pass, spans
 from penstock.papers.predictive.live.piloted import Recorded, in_turn, pass_row
-from penstock.papers.predictive.live.settings import Setting
+from penstock.papers.predictive.live.settings import SlowedApplication
 from penstock.papers.predictive.live.tables import mean_times, path_ms
 from penstock.papers.predictive.windows import Tables
 
-SETTING = Setting("word-count", machines=2)
+SETTING = SlowedApplication("word-count", machines=2)
 TABLES = Tables(Instance(SETTING.application, SETTING.cluster))
 HOP_S = {"source->split": (0.1, 0.02), "split->count": (0.05, 0.01), "count->database": (0.2, 0.03)}
 """Over each stream and then at its target."""

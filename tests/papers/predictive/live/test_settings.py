@@ -13,42 +13,42 @@ from penstock.papers.predictive.live.settings import (
     SLOWER,
     Phases,
     Raised,
-    Setting,
+    SlowedApplication,
     slowed,
     slowed_cluster,
 )
-from penstock.papers.predictive.live.visits import places
-from penstock.papers.predictive.settings import cluster
+from penstock.papers.predictive.live.visits import named_placements
+from penstock.papers.predictive.settings import li_cluster
 from penstock.workloads.storm_applications import word_count
 
 
 @pytest.mark.parametrize("name", APPLICATIONS)
 def test_slow_motion_divides_what_the_default_placement_carries_by_how_much_slower_it_is(name: str) -> None:
-    setting = Setting(name)
-    fast = Evaluator(APPLICATIONS[name].model(), cluster()).evaluate(setting.default)
+    setting = SlowedApplication(name)
+    fast = Evaluator(APPLICATIONS[name].model(), li_cluster()).evaluate(setting.default)
     assert setting.maximum_tps == pytest.approx(fast.even_tps / SLOWER)
     assert setting.application.offered_tps == pytest.approx(LOAD * setting.maximum_tps)
 
 
 def test_slow_motion_makes_services_distances_and_bytes_take_as_many_times_as_long() -> None:
-    slow, machines = slowed(word_count(), 10.0), slowed_cluster(cluster(2), 10.0)
+    slow, machines = slowed(word_count(), 10.0), slowed_cluster(li_cluster(2), 10.0)
     assert slow["database"].cpu == pytest.approx(10.0 * word_count()["database"].cpu)
     assert slow["database"].service == word_count()["database"].service
-    assert machines.distances.other_host_ms == pytest.approx(10.0 * cluster(2).distances.other_host_ms)
+    assert machines.distances.other_host_ms == pytest.approx(10.0 * li_cluster(2).distances.other_host_ms)
     assert machines.machines[0].network_mbps == pytest.approx(100.0)
-    assert machines.machines[0].cores == cluster(2).machines[0].cores
+    assert machines.machines[0].cores == li_cluster(2).machines[0].cores
 
 
 @pytest.mark.parametrize("name", APPLICATIONS)
 def test_what_runs_has_the_shape_of_the_model(name: str) -> None:
-    ours, model = Setting(name).application, APPLICATIONS[name].model()
+    ours, model = SlowedApplication(name).application, APPLICATIONS[name].model()
     assert [(c.name, c.parallelism) for c in ours.components] == [(c.name, c.parallelism) for c in model.components]
     assert [stream.label for stream in ours.streams] == [stream.label for stream in model.streams]
 
 
 def test_an_unknown_application_is_refused_with_the_choices() -> None:
     with pytest.raises(UnknownName, match="word-count"):
-        _ = Setting("no-such").maximum_tps
+        _ = SlowedApplication("no-such").maximum_tps
 
 
 def test_phases_raise_the_rate_when_they_are_said_to_and_keep_their_beginning() -> None:
@@ -63,8 +63,8 @@ def test_phases_raise_the_rate_when_they_are_said_to_and_keep_their_beginning() 
 
 @pytest.mark.parametrize("name", APPLICATIONS)
 def test_placements_begin_with_the_default_and_all_sustain_the_load(name: str) -> None:
-    setting = Setting(name)
-    found = places(setting, 12, seed=1)
+    setting = SlowedApplication(name)
+    found = named_placements(setting, 12, seed=1)
     evaluator = Evaluator(setting.application, setting.cluster)
     assert found[0].name == DEFAULT
     assert len({place.name for place in found}) == 12

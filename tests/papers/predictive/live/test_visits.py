@@ -11,9 +11,9 @@ from penstock.experiments.live_cases import live_session
 from penstock.model.instance import Instance
 from penstock.model.placement import Placement
 from penstock.papers.predictive.live.fidelity import calibrated, sink_gains
-from penstock.papers.predictive.live.settings import Setting
-from penstock.papers.predictive.live.tables import carried_tps, followed, latencies
-from penstock.papers.predictive.live.visits import Flood, Lengths, Place, Timetable, places, tour
+from penstock.papers.predictive.live.settings import SlowedApplication
+from penstock.papers.predictive.live.tables import carried_tps, followed, latencies_between
+from penstock.papers.predictive.live.visits import Flood, Lengths, NamedPlacement, Timetable, named_placements, tour
 
 pytestmark = pytest.mark.spark
 
@@ -25,7 +25,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 def test_a_timetable_is_as_long_as_its_visits() -> None:
-    [first, second] = places(Setting("word-count", machines=2), 2, seed=0)
+    [first, second] = named_placements(SlowedApplication("word-count", machines=2), 2, seed=0)
     each = Lengths(1.0, 0.5, 1.5)
     floods = [Flood(second, 50.0), Flood(first, 60.0)]
     table = Timetable([first, second], floods, Lengths(0.0, 0.5, 2.0), each, each, 4.0)
@@ -34,10 +34,10 @@ def test_a_timetable_is_as_long_as_its_visits() -> None:
 
 
 def test_placements_are_visited_one_after_another_in_one_run(spark: SparkSession, tmp_path: Path) -> None:
-    setting = Setting("log-processing", load=0.1, machines=2)
-    [first] = places(setting, 1, seed=0)
+    setting = SlowedApplication("log-processing", load=0.1, machines=2)
+    [first] = named_placements(setting, 1, seed=0)
     slots = first.placement.slots
-    second = Place("exchanged", Placement((slots[1], slots[0], *slots[2:])))  # two moves, not thirty
+    second = NamedPlacement("exchanged", Placement((slots[1], slots[0], *slots[2:])))  # two moves, not thirty
     lengths = Lengths(2.0, 0.5, 2.0)
     over_tps = 1.2 * setting.maximum_tps
     table = Timetable([first, second], [Flood(second, over_tps)], Lengths(0.0, 0.5, 3.0), lengths, lengths, 5.0)
@@ -50,7 +50,7 @@ def test_placements_are_visited_one_after_another_in_one_run(spark: SparkSession
     gains = sink_gains(Instance(setting.application, setting.cluster))
     assert gains == pytest.approx({"index-database": 1.0, "count-database": 1.0})
     seen = followed(spark, toured.telemetry, list(gains))
-    under_load = [latencies(seen.tuples, visit.start, visit.end) for visit in toured.visits[:2]]
+    under_load = [latencies_between(seen.tuples, visit.start, visit.end) for visit in toured.visits[:2]]
     assert all(one.tuples > 10 and one.mean_ms > 0 for one in under_load)
     assert carried_tps(seen.ends, gains, toured.visits[2].start, toured.visits[2].end) > 2 * setting.rate_tps
 

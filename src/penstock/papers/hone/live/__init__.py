@@ -2,15 +2,12 @@
 
 `episodes` defines arrivals, `settings` applications and machines, `trial` runs policies in turn, `measures` evaluates
 telemetry, `ratios` compares choices. Figures: `grid`, all choices at several loads, and the default that follows;
-`signals`, the duration of a signal; `testbed` and `testbed_figures`, Hone's figures 10 to 14.
+`signals`, the duration of a signal; `testbed`, Hone's figures 10 to 14.
 """
 
 from penstock.experiments.figure import Figure
-from penstock.papers import hone
 from penstock.papers.hone.live.grid import LIVE
 from penstock.papers.hone.live.signals import LIVE_TAU
-from penstock.papers.hone.live.testbed_figures import FIGURE_10, FIGURE_11, FIGURE_12, FIGURE_13, FIGURE_14
+from penstock.papers.hone.live.testbed import FIGURE_10, FIGURE_11, FIGURE_12, FIGURE_13, FIGURE_14
 
 FIGURES: tuple[Figure, ...] = (FIGURE_10, FIGURE_11, FIGURE_12, FIGURE_13, FIGURE_14, LIVE, LIVE_TAU)
-HONE: tuple[Figure, ...] = (*hone.FIGURES, *FIGURES)
-"""All figures of Hone: simulated, then live."""

@@ -4,34 +4,29 @@ It determines the default: `default_policies`.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Row
-from penstock.experiments.live_cases import Tell, silent
+from penstock.experiments.live_cases import Report, silent
+from penstock.experiments.pictures import Axes, Picture
 from penstock.papers.hone.live.episodes import BURSTY, STEADY, Episodes, Lengths
-from penstock.papers.hone.live.measures import measured
+from penstock.papers.hone.live.measures import run_and_measure
 from penstock.papers.hone.live.ratios import (
     ALLOWED,
     MEASURES,
     WANTED,
     Ratio,
     against,
+    by_place,
     judge,
     place_text,
-    places,
     to_best,
 )
 from penstock.papers.hone.live.settings import one_slow_machine
 from penstock.papers.hone.live.trial import PLAIN, Choice, Trial
 from penstock.papers.hone.tables import finish
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Picture
-
-NUMBER = "live"
 LOADS = (0.5, 0.8, 0.95)  # of the maximum rate
 PLUS = "potus-plus:v=240"
 """A unit of cost is the transfer to another machine, some 20 slots of 1 ms; potus-plus assumes that each of the
@@ -69,7 +64,7 @@ def _cases(quick: bool) -> Sequence[Case]:
     ]  # fmt: skip
 
 
-def run_grid(case: Case, tell: Tell = silent) -> Sequence[Row]:
+def run_grid(case: Case, report: Report = silent) -> Sequence[Row]:
     """Run one kind of arrivals at one load and return one row per choice and round."""
     setting = one_slow_machine()
     lengths = Lengths(float(case["settle_s"]), float(case["cell_s"]), FULL.tail, FULL.pause)
@@ -78,10 +73,10 @@ def run_grid(case: Case, tell: Tell = silent) -> Sequence[Row]:
         str(case["arrivals"]), load_tps, len(CHOICES), int(case["rounds"]), setting.tasks[0], lengths, int(case["seed"])
     )
     place = place_text(str(case["arrivals"]), float(case["load"]))
-    return measured(Trial(setting, episodes, CHOICES), lambda what: tell(f"{place}, {what}"))
+    return run_and_measure(Trial(setting, episodes, CHOICES), lambda what: report(f"{place}, {what}"))
 
 
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     picture.set_size_inches(11, 7)
     kinds = list(dict.fromkeys(rows["arrivals"]))
     axes = picture.subplots(len(kinds), len(MEASURES), sharey="row", squeeze=False)
@@ -93,7 +88,7 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
     axes[0][0].legend(frameon=False, fontsize=7, ncols=2)
 
 
-def _draw_place(axis: "Axes", rows: pd.DataFrame, measure: str) -> None:
+def _draw_place(axis: Axes, rows: pd.DataFrame, measure: str) -> None:
     loads = sorted(rows["load"].unique())
     width = 0.8 / len(CHOICES)
     found = [to_best(rows[rows["load"] == load], measure) for load in loads]
@@ -130,11 +125,10 @@ def _default(rows: pd.DataFrame) -> Claim:
     rest = [f"{one.place} {one.ratio.text}, best {one.best.text}" for one in judged if not one.within]
     which = f"{PLUS}; {SENDINGS[1]} for the mean of steady arrivals, else {SENDINGS[0]}"
     return Claim(
-        NUMBER,
         f"ours: the default ({which}) takes at most {ALLOWED:g} times the best, mean and p99",
         f"asked: the upper limit in ≥ {WANTED:.0%} of the places",
         f"in {len(within)} of {len(judged)}; ratio {_range([one.ratio for one in judged])}",
-        "95 % limits by a paired bootstrap over rounds, the best chosen anew in every draw; on arrivals that it "
+        "95 % limits by a paired bootstrap over rounds, the best chosen again in every draw; on arrivals that it "
         "was not chosen by",
         len(within) >= WANTED * len(judged),
         f"the rest: {'; '.join(rest)}" if rest else "",
@@ -152,7 +146,7 @@ def _by_routing(rows: pd.DataFrame, routing: str) -> Found:
         f"{place_text(arrivals, load)} {measure.removesuffix('_ms')}": against(
             own, measure, Choice(routing, PLAIN.sending), PLAIN
         )
-        for arrivals, load, own in places(rows)
+        for arrivals, load, own in by_place(rows)
         for measure in MEASURES
     }
 
@@ -162,7 +156,7 @@ def _by_sending(rows: pd.DataFrame) -> Found:
         f"{place_text(arrivals, load)} {measure.removesuffix('_ms')} by {routing}": against(
             own, measure, Choice(routing, SENDINGS[1]), Choice(routing, SENDINGS[0])
         )
-        for arrivals, load, own in places(rows)
+        for arrivals, load, own in by_place(rows)
         for measure in MEASURES
         for routing in ROUTINGS
     }
@@ -173,7 +167,6 @@ def _helps(what: str, found: Found, reason: str) -> Claim:
     worst = max(found, key=lambda place: found[place].ratio)
     base = "fifo" if what.startswith("sending") else PLAIN.text
     return Claim(
-        NUMBER,
         f"ours: {what} is faster than {base}",
         "not compared",
         f"in {len(found) - len(not_there)} of {len(found)}; ratio {_range(list(found.values()))}",
@@ -188,14 +181,13 @@ def _plus(rows: pd.DataFrame) -> Claim:
         f"{place_text(arrivals, load)} {measure.removesuffix('_ms')} against {routing} + {sending}": against(
             own, measure, Choice(PLUS, sending), Choice(routing, sending)
         )
-        for arrivals, load, own in places(rows)
+        for arrivals, load, own in by_place(rows)
         for measure in MEASURES
         for routing in ROUTINGS[:-1]
         for sending in SENDINGS
     }
     lost = [f"{place} {one.text}" for place, one in found.items() if one.low > 1.0]
     return Claim(
-        NUMBER,
         f"ours: no routing is faster than {PLUS}, by either sending",
         "not compared",
         f"none in {len(found) - len(lost)} of {len(found)}; ratio {_range(list(found.values()))}",
@@ -210,7 +202,6 @@ def _sustained(rows: pd.DataFrame) -> Claim:
     plain = rows[(rows["routing"] == PLAIN.routing) & (rows["sending"] == PLAIN.sending)]
     busy = plain.groupby("load")["busiest"].mean()
     return Claim(
-        NUMBER,
         "ours: the maximum rate is what an even split just sustains",
         "by the estimator",
         ", ".join(f"busiest task {share:.0%} busy at {load:.0%}" for load, share in busy.items()),
@@ -223,7 +214,6 @@ def _true(rows: pd.DataFrame) -> Claim:
     late = rows[rows["late"] > TRUE]
     lost = int(rows["unfinished"].sum())
     return Claim(
-        NUMBER,
         "ours: the emulation was true, every tuple was followed to its end, nothing was left from before",
         "asked",
         f"late in {len(late)} of {len(rows)} episodes, {lost} tuples of {int(rows['tuples'].sum()):,} unfinished, "
@@ -245,5 +235,5 @@ def _listed(places: Sequence[str], most: int = 6) -> str:
 
 
 LIVE = Figure(
-    NUMBER, "Live: routing and sending on one slow machine of three", _cases, run_grid, _draw, _claims, live=True
+    "live", "Live: routing and sending on one slow machine of three", _cases, run_grid, _draw, _claims, live=True
 )

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from penstock.experiments.figure import Row, Value
-from penstock.experiments.live_cases import Tell, live_session, silent, temporary
+from penstock.experiments.live_cases import Report, live_session, silent, temporary
 from penstock.model.errors import PenstockError
 from penstock.papers.hone.live.episodes import SLOT_S, Episodes
 from penstock.papers.hone.live.settings import MILLISECOND
@@ -41,7 +41,7 @@ class Seen(NamedTuple):
     splits: pd.DataFrame  # source and due of a sentence, task, seconds: from its arrival there until its words had left
 
 
-def look(spark: SparkSession, conducted: Conducted, trial: Trial, with_splits: bool = False) -> Seen:
+def read_trial(spark: SparkSession, conducted: Conducted, trial: Trial, with_splits: bool = False) -> Seen:
     """Read the telemetry of a trial through the pipeline; times of splits only if requested."""
     raw, _ = read_telemetry(spark, conducted.telemetry)
     good = ingest(raw).good.cache()
@@ -164,10 +164,10 @@ def _split_means(splits: pd.DataFrame, episodes: Episodes) -> Mapping[int, dict[
     return {episode: dict(zip(names, values, strict=True)) for episode, values in rows}
 
 
-def measured(trial: Trial, tell: Tell = silent, with_splits: bool = False) -> list[Row]:
+def run_and_measure(trial: Trial, report: Report = silent, with_splits: bool = False) -> list[Row]:
     """Run a trial and return one row per choice and round, with the times of split tasks if requested."""
     with live_session() as spark, temporary() as folder:
-        conducted = conduct(trial, Path(folder), tell)
-        tell("reading telemetry")
-        seen = look(spark, conducted, trial, with_splits)
+        conducted = conduct(trial, Path(folder), report)
+        report("reading telemetry")
+        seen = read_trial(spark, conducted, trial, with_splits)
     return list(cell_rows(seen, conducted, trial))

@@ -63,7 +63,7 @@ def place_text(arrivals: str, load: float) -> str:
     return f"{arrivals} {100 * load:.0f} %"
 
 
-def places(rows: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame]]:
+def by_place(rows: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame]]:
     """Yield the arrivals, the load and the rows of every place."""
     for arrivals, by_arrivals in rows.groupby("arrivals", sort=False):
         for load, own in by_arrivals.groupby("load"):
@@ -99,7 +99,7 @@ def against(rows: pd.DataFrame, measure: str, one: Choice, other: Choice) -> Rat
 def judge(rows: pd.DataFrame, rule: Rule) -> list[Judged]:
     """Return the results of a rule at every place, for every measure."""
     judged = []
-    for arrivals, load, own in places(rows):
+    for arrivals, load, own in by_place(rows):
         for measure in MEASURES:
             found = to_best(own, measure)
             choice, best = rule(arrivals, measure), min(found, key=lambda one: found[one].ratio)

@@ -1,25 +1,21 @@
 """Duration of a signal, live: τ from 1 to 130 ms, as published and work-conserving, compared with FIFO."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Row
-from penstock.experiments.live_cases import Tell, silent
+from penstock.experiments.live_cases import Report, silent
+from penstock.experiments.pictures import Picture
 from penstock.papers.hone.live.episodes import STEADY, Episodes, Lengths
 from penstock.papers.hone.live.grid import default_policies
-from penstock.papers.hone.live.measures import measured
+from penstock.papers.hone.live.measures import run_and_measure
 from penstock.papers.hone.live.ratios import MEASURES, Ratio, against
 from penstock.papers.hone.live.settings import one_slow_machine
 from penstock.papers.hone.live.trial import Choice, Trial
 from penstock.papers.hone.tables import finish
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
-
-NUMBER = "live-tau"
 TAUS, QUICK_TAUS = (1, 2, 5, 10, 20, 40, 80, 130), (1, 10, 80)  # ms
 LOAD = 0.8
 FULL, QUICK = Lengths(0.5, 1.75, 0.25, 0.75), Lengths(0.5, 1.5, 0.25, 0.75)
@@ -39,7 +35,7 @@ def _cases(quick: bool) -> Sequence[Case]:
              "rounds": rounds, "seed": 0}]  # fmt: skip
 
 
-def run_taus(case: Case, tell: Tell = silent) -> Sequence[Row]:
+def run_taus(case: Case, report: Report = silent) -> Sequence[Row]:
     """Run all τ in both forms at one load and return one row per choice and round."""
     setting = one_slow_machine()
     lengths = Lengths(FULL.settle, float(case["cell_s"]), FULL.tail, float(case["pause_s"]))
@@ -51,7 +47,7 @@ def run_taus(case: Case, tell: Tell = silent) -> Sequence[Row]:
         str(case["arrivals"]), load * setting.maximum_tps, len(choices), int(case["rounds"]), setting.tasks[0], lengths,
         int(case["seed"]),
     )  # fmt: skip
-    return measured(Trial(setting, episodes, choices), lambda what: tell(f"τ, {what}"))
+    return run_and_measure(Trial(setting, episodes, choices), lambda what: report(f"τ, {what}"))
 
 
 def _found(rows: pd.DataFrame, measure: str) -> dict[bool, dict[int, Ratio]]:
@@ -68,7 +64,7 @@ def _found(rows: pd.DataFrame, measure: str) -> dict[bool, dict[int, Ratio]]:
     }
 
 
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     for axis, measure in zip(picture.subplots(1, 2, sharey=True), MEASURES, strict=True):
         for form, (text, colour) in FORMS.items():
             found = _found(rows, measure)[form]
@@ -94,7 +90,6 @@ def _middle(mean: dict[bool, dict[int, Ratio]]) -> Claim:
     best = min(taus, key=lambda tau: own[tau].ratio)
     holds = best not in (taus[0], taus[-1])
     return Claim(
-        NUMBER,
         "a middle τ is best (LBF as published)",
         "yes; a very small τ costs, a large one schedules too little",
         f"best at {best} ms; mean against fifo: {_listed(own)}",
@@ -108,7 +103,6 @@ def _conserving(mean: dict[bool, dict[int, Ratio]]) -> Claim:
     kept, held = mean[True], mean[False]
     last = max(kept)
     return Claim(
-        NUMBER,
         "check: a live LBF must be work-conserving within τ",
         "must",
         f"τ = {last} ms: {kept[last].text} of fifo's mean work-conserving, {held[last].text} as published",
@@ -127,7 +121,6 @@ def _helps(mean: dict[bool, dict[int, Ratio]], tail: dict[bool, dict[int, Ratio]
     faster = [f"{where} {one.text}" for where, one in every.items() if one.high < 1.0]
     least = min(every, key=lambda where: every[where].ratio)
     return Claim(
-        NUMBER,
         "ours: some τ makes LBF faster than first in first out",
         "always, against Storm",
         f"at {len(faster)} of {len(every)}; least ratio {every[least].text} ({least})",
@@ -141,4 +134,4 @@ def _listed(found: dict[int, Ratio]) -> str:
     return ", ".join(f"{one.ratio:.2f} at {tau}" for tau, one in found.items())
 
 
-LIVE_TAU = Figure(NUMBER, "Live: how long the signal is held", _cases, run_taus, _draw, _claims, live=True)
+LIVE_TAU = Figure("live-tau", "Live: how long the signal is held", _cases, run_taus, _draw, _claims, live=True)

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.experiments.live_cases import Tell
+from penstock.experiments.live_cases import Report
 from penstock.model.tuples import TuplePolicies
 from penstock.papers.hone.live.episodes import Episodes
-from penstock.papers.hone.live.settings import Setting
+from penstock.papers.hone.live.settings import Testbed
 from penstock.runtime.config import ALL, Checkpointing, Execution, RunConfig, Telemetry
 from penstock.runtime.controller.state_machine import RunFailed
 from penstock.runtime.run import Run
@@ -44,7 +44,7 @@ PLAIN = Choice("round-robin", "fifo")
 class Trial:
     """A run, and the choices that are compared in it."""
 
-    setting: Setting
+    setting: Testbed
     episodes: Episodes
     choices: Sequence[Choice]
 
@@ -64,7 +64,7 @@ class Conducted(NamedTuple):
     late: tuple[float, ...]  # share of checks at which the emulation lagged, by episode
 
 
-def conduct(trial: Trial, folder: Path, tell: Tell) -> Conducted:
+def conduct(trial: Trial, folder: Path, report: Report) -> Conducted:
     """Run a trial and return the observations; its telemetry is below a folder."""
     trial.episodes.whole  # noqa: B018  drawn here, not in the workers
     run = start(
@@ -81,7 +81,7 @@ def conduct(trial: Trial, folder: Path, tell: Tell) -> Conducted:
     )
     try:
         begun = monotonic() - run.status().seconds
-        late = [_episode(run, trial, number, begun, tell) for number in range(trial.episodes.number)]
+        late = [_episode(run, trial, number, begun, report) for number in range(trial.episodes.number)]
         _wait_for_all(run, trial.episodes.number * trial.episodes.size)
         run.drain(DRAIN_S)
     finally:
@@ -91,12 +91,12 @@ def conduct(trial: Trial, folder: Path, tell: Tell) -> Conducted:
     return Conducted(run.info.telemetry_path, tuple(late))
 
 
-def _episode(run: Run, trial: Trial, number: int, begun: float, tell: Tell) -> float:
+def _episode(run: Run, trial: Trial, number: int, begun: float, report: Report) -> float:
     """Set the policies of an episode while its tuples arrive; return the share of checks with a lagging emulation."""
     episodes, choice = trial.episodes, trial.choices[trial.order[number]]
     lengths, begin = episodes.lengths, begun + episodes.begin(number)
     which = f"round {episodes.round_of(number) + 1} of {episodes.rounds}" if number else "warming up"
-    tell(f"{which}: {choice.text}")
+    report(f"{which}: {choice.text}")
     _until(begin - AHEAD_S)
     _switch(run, choice)
     _until(begin + lengths.settle)

@@ -10,7 +10,6 @@ minutes.
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -22,23 +21,29 @@ from penstock.calibration.observation import summarise_run
 from penstock.estimate.evaluator import Evaluator
 from penstock.experiments.figure import Case, Claim, Figure, Row, Value
 from penstock.experiments.live_cases import live_session, silent, temporary
-from penstock.experiments.pictures import COLOURS, label
+from penstock.experiments.pictures import COLOURS, Axes, Picture, label
+from penstock.experiments.statistics import signed
 from penstock.model.costs import Costs
 from penstock.model.instance import Instance
 from penstock.model.taskgraph import Floats
 from penstock.model.topology import Kind
-from penstock.papers.predictive.live.claims import LATE, emulated_truly, judged, percent
-from penstock.papers.predictive.live.settings import APPLICATIONS, LOAD, Phases, Raised, Setting
-from penstock.papers.predictive.live.tables import MILLISECOND, Followed, carried_tps, followed, latencies
-from penstock.papers.predictive.live.visits import WINDOW, Flood, Lengths, Tell, Timetable, Toured, Visit, places, tour
+from penstock.papers.predictive.live.claims import LATE, emulated_truly, judged
+from penstock.papers.predictive.live.settings import APPLICATIONS, LOAD, Phases, Raised, SlowedApplication
+from penstock.papers.predictive.live.tables import MILLISECOND, Followed, carried_tps, followed, latencies_between
+from penstock.papers.predictive.live.visits import (
+    WINDOW,
+    Flood,
+    Lengths,
+    Report,
+    Timetable,
+    Toured,
+    Visit,
+    named_placements,
+    tour,
+)
 from penstock.papers.predictive.models import rank_correlation
 from penstock.sim.events import Twin
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Picture
-
-NUMBER = "fidelity"
 PLACES, QUICK_PLACES = 12, 3
 FIRST, EACH, FLOODED = Lengths(0.0, 3.0, 24.0), Lengths(4.0, 2.0, 10.0), Lengths(8.0, 4.0, 9.0)
 QUICK_FIRST, QUICK_EACH, QUICK_FLOODED = Lengths(0.0, 2.0, 6.0), Lengths(4.0, 1.5, 4.0), Lengths(8.0, 4.0, 6.0)
@@ -57,15 +62,15 @@ def _cases(quick: bool) -> Sequence[Case]:
     ]
 
 
-def run_fidelity(case: Case, tell: Tell = silent) -> Sequence[Row]:
+def run_fidelity(case: Case, report: Report = silent) -> Sequence[Row]:
     """Visit placements of one application; return one row each, with the predictions of twin and estimator."""
-    setting = Setting(str(case["application"]), float(case["load"]))
+    setting = SlowedApplication(str(case["application"]), float(case["load"]))
 
     def say(what: str) -> None:
-        tell(f"{setting.name}, {what}")
+        report(f"{setting.name}, {what}")
 
     say("what placements carry in the twin")
-    visited = places(setting, int(case["placements"]), int(case["seed"]))
+    visited = named_placements(setting, int(case["placements"]), int(case["seed"]))
     declared = Twin(setting.application, setting.cluster, Costs(window=WINDOW))
     most = {place.name: declared.saturated_tps(place.placement.slots) for place in visited}
     floods = [Flood(place, OVER * most[place.name]) for place in reversed(visited)]  # the last one needs no moves
@@ -80,7 +85,7 @@ def run_fidelity(case: Case, tell: Tell = silent) -> Sequence[Row]:
     return list(_rows(setting, toured, seen, twin, most, lengths[-1].settle))
 
 
-def calibrated(spark: SparkSession, setting: Setting, toured: Toured) -> Calibration:
+def calibrated(spark: SparkSession, setting: SlowedApplication, toured: Toured) -> Calibration:
     """Measure costs from the run's telemetry before its first move."""
     settle = toured.visits[0].end - toured.visits[0].start
     observed = summarise_run(spark, toured.telemetry, settle_s=min(2.0, settle / 2), until="move")
@@ -88,7 +93,7 @@ def calibrated(spark: SparkSession, setting: Setting, toured: Toured) -> Calibra
 
 
 def _rows(
-    setting: Setting, toured: Toured, seen: Followed, twin: Twin, most: Mapping[str, float], settle: float
+    setting: SlowedApplication, toured: Toured, seen: Followed, twin: Twin, most: Mapping[str, float], settle: float
 ) -> Iterator[dict[str, Value]]:
     """Yield one row per visit under load, with the maximum rate if its placement was also saturated."""
     evaluator = Evaluator(setting.application, setting.cluster)
@@ -96,7 +101,7 @@ def _rows(
     for visit in toured.visits:
         if visit.over_tps is not None:
             continue
-        under_load = latencies(seen.tuples, visit.start, visit.end - LAST_S)
+        under_load = latencies_between(seen.tuples, visit.start, visit.end - LAST_S)
         estimate = evaluator.evaluate(visit.place.placement)
         yield {
             "placement": visit.place.name,
@@ -116,7 +121,7 @@ def _rows(
         }
 
 
-def _twin_ms(twin: Twin, setting: Setting, visit: Visit) -> float:
+def _twin_ms(twin: Twin, setting: SlowedApplication, visit: Visit) -> float:
     means = []
     for seed in SEEDS:
         run = twin.start(visit.place.placement.slots, rates=setting.application.rate_tps, seed=seed)
@@ -125,7 +130,9 @@ def _twin_ms(twin: Twin, setting: Setting, visit: Visit) -> float:
     return float(np.mean(means)) / MILLISECOND
 
 
-def _carried(ends: pd.DataFrame, twin: Twin, setting: Setting, visit: Visit | None, settle: float) -> dict[str, Value]:
+def _carried(
+    ends: pd.DataFrame, twin: Twin, setting: SlowedApplication, visit: Visit | None, settle: float
+) -> dict[str, Value]:
     """Return the output of a saturated placement live, also by halves, and on the twin in the same seconds."""
     if visit is None:
         none = float("nan")
@@ -144,7 +151,7 @@ def _carried(ends: pd.DataFrame, twin: Twin, setting: Setting, visit: Visit | No
     }
 
 
-def _twin_tps(twin: Twin, setting: Setting, visit: Visit, settle: float, seed: int) -> float:
+def _twin_tps(twin: Twin, setting: SlowedApplication, visit: Visit, settle: float, seed: int) -> float:
     """Return the twin's output in overload, as `carried_tps` measures it in a run."""
     assert visit.over_tps is not None
     [source] = setting.application.sources
@@ -183,7 +190,7 @@ def deviation(estimate: Floats, measured: Floats) -> float:
     return float(np.mean(np.abs(estimate - measured) / measured))
 
 
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     names = list(dict.fromkeys(rows["application"]))
     picture.set_size_inches(11, 3.8 * len(names))
     axes = picture.subplots(len(names), 3, squeeze=False)
@@ -198,7 +205,7 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
         _scatter(line[2], filled["twin_tps"].to_numpy(), carried, "twin (tuples/s)", "live (tuples/s)", f"{name}: most")
 
 
-def _scatter(axis: "Axes", across: Floats, up: Floats, across_text: str, up_text: str, title: str) -> None:
+def _scatter(axis: Axes, across: Floats, up: Floats, across_text: str, up_text: str, title: str) -> None:
     axis.plot(across, up, "o", color=COLOURS[0], markersize=5, markerfacecolor="none")
     ends = [float(min(across.min(), up.min())), float(max(across.max(), up.max()))] if len(up) else [0.0, 1.0]
     axis.plot(ends, ends, color="black", linewidth=0.7)
@@ -217,25 +224,22 @@ def _claims_of(name: str, rows: pd.DataFrame) -> Iterator[Claim]:
     rank, off, off_fitted = rank_correlation(twin, live), deviation(twin, live), deviation(fitted(twin, live), live)
     tata, tata_rank = deviation(fitted(delay, live), live), rank_correlation(delay, live)
     yield judged(
-        NUMBER,
         f"ours: the calibrated twin ranks {len(rows)} placements of {name} as they are live",
         f"asked: ≥ {WANTED_RANK}",
         f"rank correlation {rank:.3f}; {live.min():.0f} to {live.max():.0f} ms; {noise}",
         f"Spearman's ≥ {WANTED_RANK}",
         rank >= WANTED_RANK,
-        "many placements are closer to each other than a visit's chance lets tell",
+        "many placements are closer to each other than the noise of a visit",
     )
     yield judged(
-        NUMBER,
         f"ours: the twin's mean latency of {name} deviates by no more than TATA's estimator did in its paper",
         f"{TATA_DEVIATION:.1%} after a linear fit",
-        f"{off:.1%} as it is, {percent(float(np.mean(twin / live - 1)))} on average; {off_fitted:.1%} after a fit",
+        f"{off:.1%} as it is, {signed(float(np.mean(twin / live - 1)))} on average; {off_fitted:.1%} after a fit",
         "mean absolute deviation, without a fit",
         off <= TATA_DEVIATION,
         f"{noise}, and events that the host handles late add to what is seen live",
     )
     yield judged(
-        NUMBER,
         f"TATA's estimator of {name}, after a linear fit",
         f"{TATA_DEVIATION:.1%} mean deviation",
         f"{tata:.1%}, rank correlation {tata_rank:.3f}",
@@ -244,7 +248,6 @@ def _claims_of(name: str, rows: pd.DataFrame) -> Iterator[Claim]:
         "it knows the way alone, not what tuples wait where slots and cores are shared",
     )
     yield judged(
-        NUMBER,
         f"ours: the twin of {name} is nearer than TATA's estimator, both after a linear fit",
         "not compared",
         f"{off_fitted:.1%} against {tata:.1%}",
@@ -259,14 +262,13 @@ def _carried_claims(name: str, rows: pd.DataFrame) -> Iterator[Claim]:
     if rows.empty:
         return
     live, twin, even, full = (rows[name].to_numpy() for name in ("live_tps", "twin_tps", "even_tps", "full_tps"))
-    off, signed = deviation(twin, live), float(np.mean(twin / live - 1))
+    off, mean = deviation(twin, live), float(np.mean(twin / live - 1))
     halves = float(np.mean(np.abs(rows["half_a_tps"] - rows["half_b_tps"]) / rows["live_tps"]))
     late = f"events were late at {rows['flooded_late'].mean():.0%} of looks"
     yield judged(
-        NUMBER,
         f"ours: the most that {len(rows)} placements of {name} carry, in the twin and live",
         f"{TATA_DEVIATION:.1%} for TATA's estimator after a linear fit",
-        f"{off:.1%} ({percent(signed)} on average), rank correlation {rank_correlation(twin, live):.3f}; "
+        f"{off:.1%} ({signed(mean)} on average), rank correlation {rank_correlation(twin, live):.3f}; "
         f"{live.min():.0f} to {live.max():.0f} tuples/s; the two halves of a visit differ by {halves:.1%}; "
         f"the twin with full queues {deviation(full, live):.1%}, the estimator's split {deviation(even, live):.1%}",
         "mean absolute deviation, without a fit",
@@ -280,11 +282,11 @@ def _true(rows: pd.DataFrame) -> Claim:
         f"late at {rows['late'].mean():.0%} of looks; unfinished {rows['unfinished'].sum()} of {rows['tuples'].sum()}"
     )
     late = [f"{row.application} {row.placement}" for row in rows[rows["late"] > LATE].itertuples()]
-    return emulated_truly(NUMBER, seen, "placement under load", late)
+    return emulated_truly(seen, "placement under load", late)
 
 
 FIDELITY = Figure(
-    NUMBER,
+    "fidelity",
     "Live: the calibrated twin beside placements visited in one run",
     _cases,
     run_fidelity,

@@ -19,7 +19,7 @@ from penstock.autopilot.ledger import Episode, Ledger, LedgerContents
 from penstock.autopilot.live_target import LiveTarget
 from penstock.model.objective import Objective
 from penstock.model.plan import Plan, to_plan
-from penstock.papers.predictive.live.settings import DEFAULT, Setting
+from penstock.papers.predictive.live.settings import DEFAULT, SlowedApplication
 from penstock.papers.predictive.live.visits import is_late
 from penstock.runtime.config import ALL, Checkpointing, Execution, RunConfig, Telemetry
 from penstock.runtime.handle import MovedTask
@@ -72,7 +72,7 @@ class WatchedTarget(LiveTarget):
         return outcomes
 
 
-def fly(setting: Setting, pilots: Pilots, runs: Path, seed: int) -> list[Pass]:
+def fly(setting: SlowedApplication, pilots: Pilots, runs: Path, seed: int) -> list[Pass]:
     """Start a run and apply one policy after another; its telemetry is below a folder."""
     default = to_plan(
         setting.application, setting.cluster, setting.default, policy=DEFAULT, objective=Objective.DELAY, seed=seed
@@ -98,7 +98,7 @@ def fly(setting: Setting, pilots: Pilots, runs: Path, seed: int) -> list[Pass]:
     return found
 
 
-def _steered(run: Run, setting: Setting, pilots: Pilots, turn: int, seed: int) -> Pass:
+def _steered(run: Run, setting: SlowedApplication, pilots: Pilots, turn: int, seed: int) -> Pass:
     """Let one policy decide once, from the current placement."""
     guard = Guard(
         max_moves=sum(one.parallelism for one in setting.application.components),

@@ -3,32 +3,76 @@
 In every run Algorithm 1 and the search with the same models have one pass each (`passes`), in alternating order. The
 latency of a source tuple is measured in two ways, as on the twin: until all its descendants are processed, which is
 what a user waits for, and as the longest path of mean times, which models predict (2.5). Both come from the pipeline.
+
+Models are trained without a live measurement: emulated machines charge the declared costs of components, so the twin
+with declared costs matches the run, and exploration on it takes no hour of random placements.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 from pyspark.sql import SparkSession
 
 from penstock.autopilot.ledger import Episode
+from penstock.estimate.latency_models import save_models
 from penstock.experiments.figure import Case, Figure, Row, Value
 from penstock.experiments.live_cases import live_session, silent, temporary
-from penstock.experiments.pictures import COLOURS, deviation, label
+from penstock.experiments.pictures import COLOURS, Axes, Picture, label
+from penstock.experiments.statistics import deviation
+from penstock.exploration.index import Trials
+from penstock.exploration.twin_exploration import explore_twin
+from penstock.model.errors import InvalidInput
 from penstock.model.instance import Instance
+from penstock.papers.predictive.live.claims import POLICIES, pilot_claims
 from penstock.papers.predictive.live.passes import Pass, Pilots, fly
-from penstock.papers.predictive.live.pilot_claims import NUMBER, POLICIES, pilot_claims
-from penstock.papers.predictive.live.settings import APPLICATIONS, LOAD, Setting
-from penstock.papers.predictive.live.tables import COLUMNS, HOP_COLUMNS, MILLISECOND, latencies, path_ms
-from penstock.papers.predictive.live.training import learn
-from penstock.papers.predictive.live.visits import Tell
+from penstock.papers.predictive.live.settings import APPLICATIONS, LOAD, SlowedApplication
+from penstock.papers.predictive.live.tables import COLUMNS, HOP_COLUMNS, MILLISECOND, latencies_between, path_ms
+from penstock.papers.predictive.live.visits import Report
 from penstock.papers.predictive.windows import Tables
 from penstock.pipeline.job import read_table, run_pipeline
+from penstock.pipeline.training import train_latency
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Picture
+HOLD_S, SETTLE_S = 30.0, 5.0  # of virtual time; a placement is held for a window
+MARGIN = 0.1  # capacity of a placement beyond its load
+FACTORS = (0.8, 1.2)  # range of a placement's load relative to the load
+FOLLOWED_TPS = 2.0  # traced source tuples per second, per task
+
+
+class Learnt(NamedTuple):
+    """A file of models, and their accuracy on held-out placements."""
+
+    path: Path
+    accuracy: float  # mean over components and streams, cross-validated
+
+
+def learn(
+    spark: SparkSession, setting: SlowedApplication, folder: Path, placements: int, seed: int, report: Report
+) -> Learnt:
+    """Explore a number of placements on the twin, and train models on them."""
+    records, tables, models = folder / "explored", folder / "tables", folder / "models.npz"
+    records.mkdir(parents=True)
+    report(f"exploring {placements} placements in the twin")
+    explored = explore_twin(
+        setting.application,
+        setting.cluster,
+        records,
+        Trials(placements, HOLD_S, SETTLE_S, HOLD_S, margin=MARGIN, seed=seed),
+        factors=FACTORS,
+        sample_tps=FOLLOWED_TPS,
+    )
+    if explored.stopped:  # models trained on fewer placements are not accepted
+        problem = f"{len(explored.runs)} of {placements} were tried: {explored.stopped}"
+        raise InvalidInput("placements", f"{problem}; run it again")
+    report("through the pipeline")
+    run_pipeline(spark, records, tables, window_s=HOLD_S)
+    report("training")
+    trained = train_latency(spark, tables, kind="svr", application=setting.name, seed=seed)
+    save_models(trained.models, models)
+    known = [one.accuracy for one in trained.trained if one.accuracy is not None]
+    return Learnt(models, sum(known) / len(known) if known else float("nan"))
+
 
 REPETITIONS, QUICK_REPETITIONS = 6, 1  # an even number, so that each policy is first equally often
 EXPLORED, QUICK_EXPLORED = 40, 20  # placements, with a window of 30 s each: the paper's 20 minutes
@@ -57,12 +101,12 @@ def _cases(quick: bool) -> Sequence[Case]:
     ]  # fmt: skip
 
 
-def run_autopilot(case: Case, tell: Tell = silent) -> Sequence[Row]:
+def run_autopilot(case: Case, report: Report = silent) -> Sequence[Row]:
     """Train models for one application, then apply both policies repeatedly; return one row per pass."""
-    setting, seed = Setting(str(case["application"]), float(case["load"])), int(case["seed"])
+    setting, seed = SlowedApplication(str(case["application"]), float(case["load"])), int(case["seed"])
 
     def say(what: str) -> None:
-        tell(f"{setting.name}, {what}")
+        report(f"{setting.name}, {what}")
 
     with live_session() as spark, temporary() as folder:
         learnt = learn(spark, setting, Path(folder) / "learnt", int(case["explored"]), seed, say)
@@ -93,7 +137,7 @@ def _recorded(spark: SparkSession, runs: Path, tables: Path) -> Recorded:
 
 def pass_row(repetition: int, one: Pass, recorded: Recorded, tables: Tables) -> dict[str, Value]:
     """Return the results of a pass, from its run's tables and its own ledger."""
-    before, after = latencies(recorded.tuples, *one.before), latencies(recorded.tuples, *one.after)
+    before, after = latencies_between(recorded.tuples, *one.before), latencies_between(recorded.tuples, *one.after)
     paths = [path_ms(tables, recorded.hops, *span) for span in (one.before, one.after)]
     return {
         "repetition": repetition,
@@ -137,7 +181,7 @@ def _ms(seconds: float | None) -> float:
     return float("nan") if seconds is None else seconds / MILLISECOND
 
 
-def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     names = list(dict.fromkeys(rows["application"]))
     axes = picture.subplots(1, len(names), squeeze=False)[0]
     for axis, name in zip(axes, names, strict=True):
@@ -151,21 +195,21 @@ def _draw(rows: pd.DataFrame, picture: "Picture") -> None:
         axis.legend(frameon=False, fontsize=8)
 
 
-def _draw_policy(axis: "Axes", rows: pd.DataFrame, policy: str, colour: str) -> None:
+def _draw_policy(axis: Axes, rows: pd.DataFrame, policy: str, colour: str) -> None:
     """Draw every pass as a thin line, the mean of whole trees with its spread, and that of longest paths dashed."""
     for times in rows[["before_ms", "after_ms"]].to_numpy():
         axis.plot([0, 1], times, color=colour, linewidth=0.5, alpha=0.5)
-    for columns, told, mark in (
+    for columns, text, mark in (
         (["before_ms", "after_ms"], "whole trees", "s-"),
         (["before_path_ms", "after_path_ms"], "longest path", "s--"),
     ):
         means = [float(rows[column].mean()) for column in columns]
         spread = [deviation(rows[column].to_numpy()) for column in columns]
-        axis.errorbar([0, 1], means, spread, fmt=mark, color=colour, markersize=4, capsize=3, label=f"{policy}: {told}")
+        axis.errorbar([0, 1], means, spread, fmt=mark, color=colour, markersize=4, capsize=3, label=f"{policy}: {text}")
 
 
 AUTOPILOT = Figure(
-    NUMBER,
+    "autopilot",
     "Live: mean latency before and after an autopilot with trained models",
     _cases,
     run_autopilot,

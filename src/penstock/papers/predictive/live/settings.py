@@ -23,7 +23,7 @@ from penstock.model.cluster import Cluster, Distances, Machine
 from penstock.model.errors import UnknownName, choices
 from penstock.model.placement import Placement
 from penstock.model.topology import Application
-from penstock.papers.predictive.settings import cluster
+from penstock.papers.predictive.settings import li_cluster
 from penstock.planning.planner import Planner
 from penstock.workloads.running.feed import Feed
 from penstock.workloads.running.log_processing import log_processing_flow
@@ -77,7 +77,7 @@ class Phases:
 
 
 @dataclass(frozen=True)
-class Setting:
+class SlowedApplication:
     """An application under a load, relative to what the default placement carries."""
 
     name: str
@@ -99,7 +99,7 @@ class Setting:
     @cached_property
     def cluster(self) -> Cluster:
         """The machines, slowed down."""
-        return slowed_cluster(cluster(self.machines))
+        return slowed_cluster(li_cluster(self.machines))
 
     @cached_property
     def default(self) -> Placement:

@@ -53,7 +53,7 @@ def followed(spark: SparkSession, telemetry: Path, sinks: Collection[str]) -> Fo
             cached.unpersist()
 
 
-def latencies(tuples: pd.DataFrame, start: float, end: float) -> Stretch:
+def latencies_between(tuples: pd.DataFrame, start: float, end: float) -> Stretch:
     """Return the latencies of the source tuples that were due between two times."""
     own = tuples[(tuples["due"] >= start) & (tuples["due"] < end)]
     done = own[own["complete"] & own["latency"].notna()]

@@ -20,14 +20,14 @@ from penstock.exploration.random_placements import Drawing
 from penstock.model.objective import Objective
 from penstock.model.placement import Placement
 from penstock.model.plan import Plan, to_plan
-from penstock.papers.predictive.live.settings import DEFAULT, Phases, Raised, Setting
+from penstock.papers.predictive.live.settings import DEFAULT, Phases, Raised, SlowedApplication
 from penstock.planning.planner import Planner
 from penstock.runtime.config import ALL, Checkpointing, Execution, FlowControl, RunConfig, Telemetry
 from penstock.runtime.controller.state_machine import RunFailed
 from penstock.runtime.run import Run
 from penstock.startup.start import start
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 POLICIES = ("t-storm", "t-heron", "r-storm", "predictive", "greedy-random")
 MARGIN = 0.25  # capacity of every placement beyond its load, according to the estimator
@@ -37,23 +37,23 @@ WINDOW = 16  # tuples in flight per channel; few, so that back-pressure settles 
 ENOUGH = 0.4  # minimum share of the planned time for a saturated placement; otherwise it is skipped
 
 
-class Place(NamedTuple):
+class NamedPlacement(NamedTuple):
     """A placement and its name."""
 
     name: str
     placement: Placement
 
 
-def places(setting: Setting, number: int, seed: int) -> list[Place]:
+def named_placements(setting: SlowedApplication, number: int, seed: int) -> list[NamedPlacement]:
     """Return a number of placements, the default first, without those of policies that do not sustain the load."""
     drawing = Drawing(setting.application, setting.cluster, margin=MARGIN, seed=seed)
     planner = Planner(setting.application, setting.cluster, Objective.DELAY, seed)
-    found = [Place(DEFAULT, setting.default)]
+    found = [NamedPlacement(DEFAULT, setting.default)]
     for policy in POLICIES:
         placed = planner.decide(policy).result
         if len(found) < number and isinstance(placed, Placement) and drawing.sustains(placed):
-            found.append(Place(policy, placed))
-    return found + [Place(f"random {turn + 1}", drawing.draw()) for turn in range(number - len(found))]
+            found.append(NamedPlacement(policy, placed))
+    return found + [NamedPlacement(f"random {turn + 1}", drawing.draw()) for turn in range(number - len(found))]
 
 
 class Lengths(NamedTuple):
@@ -72,14 +72,14 @@ class Lengths(NamedTuple):
 class Flood(NamedTuple):
     """A placement and its arrivals, which exceed its maximum rate."""
 
-    place: Place
+    place: NamedPlacement
     tps: float
 
 
 class Timetable(NamedTuple):
     """The placements to visit, and the durations."""
 
-    steady: Sequence[Place]  # under the load
+    steady: Sequence[NamedPlacement]  # under the load
     floods: Sequence[Flood]  # then under more
     first: Lengths  # longer, because the twin is calibrated with it
     each: Lengths
@@ -103,7 +103,7 @@ class Timetable(NamedTuple):
 class Visit(NamedTuple):
     """The interval in which a placement was held, on the controller's clock, which is the driver's."""
 
-    place: Place
+    place: NamedPlacement
     start: float
     end: float
     moved_s: float  # duration of the preceding moves
@@ -118,7 +118,7 @@ class Toured(NamedTuple):
     visits: tuple[Visit, ...]
 
 
-def tour(setting: Setting, table: Timetable, folder: Path, seed: int, tell: Tell) -> Toured:
+def tour(setting: SlowedApplication, table: Timetable, folder: Path, seed: int, report: Report) -> Toured:
     """Visit placements in one run; its telemetry is below a folder."""
     run = start(
         setting.flow(Phases(setting.rate_tps, table.raised), seed),
@@ -133,7 +133,7 @@ def tour(setting: Setting, table: Timetable, folder: Path, seed: int, tell: Tell
         ),
     )
     try:
-        visits = list(_Tour(run, setting, table, tell).visits())
+        visits = list(_Tour(run, setting, table, report).visits())
     finally:
         run.stop()
     if error := run.status().error:
@@ -144,8 +144,8 @@ def tour(setting: Setting, table: Timetable, folder: Path, seed: int, tell: Tell
 class _Tour:
     """A run that is moved from placement to placement."""
 
-    def __init__(self, run: Run, setting: Setting, table: Timetable, tell: Tell) -> None:
-        self.run, self.setting, self.table, self.tell = run, setting, table, tell
+    def __init__(self, run: Run, setting: SlowedApplication, table: Timetable, report: Report) -> None:
+        self.run, self.setting, self.table, self.report = run, setting, table, report
         self.began = monotonic() - run.status().seconds
         self.behind: dict[str, float] = defaultdict(float)  # maximum delay of a source task's schedule in s
         self.sources = {source.name for source in setting.application.sources}
@@ -154,10 +154,10 @@ class _Tour:
         """Visit those under load for which there is time, then those that are saturated."""
         yield from self._steady()
         for number, (flood, raised) in enumerate(zip(self.table.floods, self.table.raised, strict=True)):
-            self.tell(f"saturated, {number + 1} of {len(self.table.floods)}: {flood.place.name}")
+            self.report(f"saturated, {number + 1} of {len(self.table.floods)}: {flood.place.name}")
             visit = self._flooded(flood, raised)
             if visit is None:
-                self.tell(f"moves took too long to hold {flood.place.name}")
+                self.report(f"moves took too long to hold {flood.place.name}")
             else:
                 yield visit
 
@@ -165,10 +165,10 @@ class _Tour:
         table, last = self.table, self.began + self.table.steady_s
         for number, place in enumerate(table.steady):
             lengths = table.each if number else table.first
-            self.tell(f"placement {number + 1} of {len(table.steady)}: {place.name}")
+            self.report(f"placement {number + 1} of {len(table.steady)}: {place.name}")
             moved_s = self._go(place)
             if monotonic() + lengths.settle + lengths.hold > last:
-                self.tell(f"no time is left for {place.name} and those after it")
+                self.report(f"no time is left for {place.name} and those after it")
                 return
             sleep(lengths.settle)
             begin = monotonic()
@@ -187,7 +187,7 @@ class _Tour:
         sleep(max(0.0, begin - monotonic()))
         return Visit(flood.place, begin, end, moved_s, looks_late(self.run, end), flood.tps)
 
-    def _go(self, place: Place) -> float:
+    def _go(self, place: NamedPlacement) -> float:
         """Move tasks to their slots in a placement; return the duration."""
         began = monotonic()
         for moved in self.run.apply(_plan(self.setting, place)):
@@ -213,5 +213,5 @@ def is_late(run: Run) -> bool:
     return any("emulation" in warning for warning in status.warnings)
 
 
-def _plan(setting: Setting, place: Place) -> Plan:
+def _plan(setting: SlowedApplication, place: NamedPlacement) -> Plan:
     return to_plan(setting.application, setting.cluster, place.placement, policy=place.name, objective="throughput")

@@ -7,9 +7,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from penstock.experiments.works import figures_of
-from penstock.papers.sparcle.live.live import LIVE, run_live
-from penstock.papers.sparcle.live.stories import _since, published
+from penstock.experiments.reproduction import figures_of
+from penstock.papers.sparcle.live import LIVE, _since, published_numbers, run_live
 
 
 def row(story: str, phase: str, application: str, rate: float, repetition: int = 0, **more: Any) -> dict[str, Any]:
@@ -68,7 +67,7 @@ def test_published_numbers_leave_out_what_is_not_published(tmp_path: Path) -> No
     folder.mkdir(parents=True)
     (folder / "part-0.jsonl").write_text("2\n0\n")
     (folder / "_part-1.jsonl").write_text("7\n")
-    assert published(tmp_path) == [0, 2]
+    assert published_numbers(tmp_path) == [0, 2]
 
 
 def test_it_is_a_figure_of_the_work() -> None:
