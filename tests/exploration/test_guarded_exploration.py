@@ -6,6 +6,7 @@ import pytest
 import penstock as ps
 from penstock.autopilot.control_target import Reading, TargetEnded
 from penstock.exploration.guarded_exploration import RETURNS, Limits, explore_live
+from penstock.exploration.index import Trials
 from penstock.exploration.random_placements import Drawing
 from penstock.model.errors import InvalidInput, PenstockError
 from penstock.model.placement import Placement
@@ -85,7 +86,7 @@ class FakeTarget:
 def test_moves_few_tasks_at_a_time_and_puts_them_back() -> None:
     target = FakeTarget()
     before = target.placement()
-    done = explore_live(target, placements=3, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    done = explore_live(target, Trials(3, 4.0, 2.0), LIMITS)
     assert list(done.runs) == ["explore-000", "explore-001", "explore-002"]
     assert max(target.moved) == 2
     assert len({tuple(one.placement.items()) for one in done.runs.values()}) == 3
@@ -98,7 +99,7 @@ def test_moves_few_tasks_at_a_time_and_puts_them_back() -> None:
 def test_stops_and_goes_back_when_latency_exceeds_its_bound() -> None:
     target = FakeTarget()
     before, target.slow_from = target.placement(), 12.0
-    done = explore_live(target, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    done = explore_live(target, Trials(50, 4.0, 2.0), LIMITS)
     assert done.stopped.startswith("latency exceeded its bound of 50 ms: 1000 ms")
     assert len(done.runs) < 3
     assert target.time <= 12.0 + 3 * 1.0 + 10.0
@@ -108,7 +109,7 @@ def test_stops_and_goes_back_when_latency_exceeds_its_bound() -> None:
 def test_stops_between_placements_if_latency_exceeds_its_bound() -> None:
     target = FakeTarget()
     before, target.slow_from = target.placement(), 3.0
-    done = explore_live(target, placements=9, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    done = explore_live(target, Trials(9, 4.0, 2.0), LIMITS)
     assert done.stopped.startswith("latency exceeded its bound of 50 ms: 1000 ms")
     assert "explore-000" not in target.applied
     assert target.time == 4.0  # at the second reading that is beyond
@@ -117,10 +118,10 @@ def test_stops_between_placements_if_latency_exceeds_its_bound() -> None:
 
 def test_combines_readings_during_and_after_moves() -> None:
     undisturbed, target = FakeTarget(), FakeTarget()
-    explore_live(undisturbed, placements=1, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    explore_live(undisturbed, Trials(1, 4.0, 2.0), LIMITS)
     pauses = undisturbed.applied.index("explore-000")  # of 1 s each
     target.slow_from = 1.0 + pauses  # the last of them
-    done = explore_live(target, placements=1, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    done = explore_live(target, Trials(1, 4.0, 2.0), LIMITS)
     assert done.stopped.startswith("latency exceeded")
     assert target.time == target.slow_from + 1.0
 
@@ -128,7 +129,7 @@ def test_combines_readings_during_and_after_moves() -> None:
 def test_keeps_the_reading_interval_during_moves() -> None:
     target = FakeTarget()
     target.slow_from, target.then = 4.5, None
-    done = explore_live(target, placements=1, hold_s=8.0, settle_s=8.0, limits=Limits(moves=2, reading_s=4.0))
+    done = explore_live(target, Trials(1, 8.0, 8.0), Limits(moves=2, reading_s=4.0))
     assert done.stopped.endswith("no tuple completed")
     assert target.time == 12.0  # readings at 8 s and at 12 s
 
@@ -136,7 +137,7 @@ def test_keeps_the_reading_interval_during_moves() -> None:
 def test_takes_a_second_without_a_tuple_between_moves_for_no_silence() -> None:
     target = FakeTarget()
     target.every_s = 2.3
-    done = explore_live(target, placements=3, hold_s=10.0, settle_s=5.0, limits=Limits(moves=2, reading_s=5.0))
+    done = explore_live(target, Trials(3, 10.0, 5.0), Limits(moves=2, reading_s=5.0))
     assert done.stopped == ""
     assert len(done.runs) == 3
 
@@ -144,7 +145,7 @@ def test_takes_a_second_without_a_tuple_between_moves_for_no_silence() -> None:
 def test_takes_silence_for_a_latency_beyond_any_bound() -> None:
     target = FakeTarget()
     before, target.slow_from, target.then = target.placement(), 3.0, None
-    done = explore_live(target, placements=9, hold_s=20.0, settle_s=0.0, limits=LIMITS)
+    done = explore_live(target, Trials(9, 20.0, 0.0), LIMITS)
     assert done.stopped == "latency exceeded its bound of 50 ms: no tuple completed"
     assert target.placement() == before
 
@@ -153,14 +154,14 @@ def test_refuses_a_target_without_completed_tuples() -> None:
     target = FakeTarget()
     target.slow_from, target.then = 0.0, None
     with pytest.raises(InvalidInput, match="run: no tuple completed"):
-        explore_live(target, placements=1, hold_s=2.0, settle_s=0.0, limits=LIMITS)
+        explore_live(target, Trials(1, 2.0, 0.0), LIMITS)
     assert target.applied == []
 
 
 def test_goes_back_on_ctrl_c() -> None:
     target = FakeTarget()
     before, target.interrupted_at = target.placement(), 9.0
-    done = explore_live(target, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    done = explore_live(target, Trials(50, 4.0, 2.0), LIMITS)
     assert done.stopped == "it was interrupted"
     assert target.placement() == before
 
@@ -168,7 +169,7 @@ def test_goes_back_on_ctrl_c() -> None:
 def test_leaves_a_run_alone_that_has_ended() -> None:
     target = FakeTarget()
     target.ends_at = 9.0
-    done = explore_live(target, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    done = explore_live(target, Trials(50, 4.0, 2.0), LIMITS)
     assert done.stopped == "the run has ended"
     assert done.left == "its placement was not restored: the run has ended"
 
@@ -176,7 +177,7 @@ def test_leaves_a_run_alone_that_has_ended() -> None:
 def test_keeps_what_was_gathered_and_goes_back_when_a_move_fails() -> None:
     target = FakeTarget()
     before, target.refuses = target.placement(), {45, 46, 47}
-    done = explore_live(target, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    done = explore_live(target, Trials(50, 4.0, 2.0), LIMITS)
     assert (done.stopped, done.left) == ("move: no task would go", "")
     assert 0 < len(done.runs) < 50
     assert target.placement() == before
@@ -195,7 +196,7 @@ def test_keeps_what_was_gathered_when_no_further_placement_is_found(monkeypatch:
     monkeypatch.setattr(Drawing, "draw", two)
     target = FakeTarget()
     before = target.placement()
-    done = explore_live(target, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    done = explore_live(target, Trials(50, 4.0, 2.0), LIMITS)
     assert done.stopped == "rates: none of 200 random placements carries it"
     assert len(done.runs) == 2
     assert target.placement() == before
@@ -204,7 +205,7 @@ def test_keeps_what_was_gathered_when_no_further_placement_is_found(monkeypatch:
 def test_reports_tasks_that_were_not_moved_back() -> None:
     target = FakeTarget()
     before, target.refuses = target.placement(), set(range(9, 1000))
-    done = explore_live(target, placements=50, hold_s=4.0, settle_s=2.0, limits=LIMITS)
+    done = explore_live(target, Trials(50, 4.0, 2.0), LIMITS)
     away = sum(slot != before[task] for task, slot in target.placement().items())
     assert away > 0
     assert done.left == f"{away} tasks were not moved back: move: no task would go"
@@ -214,5 +215,5 @@ def test_reports_tasks_that_were_not_moved_back() -> None:
 def test_refuses_a_bound_that_is_already_exceeded() -> None:
     target = FakeTarget()
     with pytest.raises(InvalidInput, match="most_latency: latency is 10 ms, already above the bound of 5 ms"):
-        explore_live(target, placements=1, hold_s=2.0, settle_s=0.0, limits=Limits(2, 0.005, reading_s=1.0))
+        explore_live(target, Trials(1, 2.0, 0.0), Limits(2, 0.005, reading_s=1.0))
     assert target.applied == []

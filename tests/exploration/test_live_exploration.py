@@ -9,6 +9,7 @@ import pytest
 import penstock as ps
 from penstock.autopilot.control_target import TargetEnded
 from penstock.exploration.guarded_exploration import Limits
+from penstock.exploration.index import Trials
 from penstock.exploration.live_exploration import RemoteTarget, explore_run, machines_of
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import InvalidInput
@@ -54,9 +55,8 @@ def test_explores_a_run_and_cuts_its_telemetry(tmp_path: Path, told: int) -> Non
         out.mkdir()
         target = RemoteTarget(served.info, APP, TRIO)
         index, done = explore_run(
-            served.info, target, out, placements=2, hold_s=0.2, settle_s=0.2, window_s=0.2,
-            limits=Limits(moves=6, reading_s=0.1), margin=0.1, flush_s=0.0,
-        )  # fmt: skip
+            served.info, target, out, Trials(2, 0.2, 0.2, 0.2, margin=0.1), Limits(moves=6, reading_s=0.1), flush_s=0.0
+        )
         assert (index.live, index.left, done.skipped) == (True, "", 0)
         assert ("no record of when explore-001 was applied" in index.stopped) == (told == 1)
         assert list(index.runs) == ["explore-000", "explore-001"][:told]
@@ -74,10 +74,7 @@ def test_refuses_a_run_whose_autopilot_is_on(tmp_path: Path) -> None:
         served.handle.autopilot = "local-search, observing"
         refused = rf"run: the autopilot of run {served.info.run} is on .* penstock autopilot off --run"
         with pytest.raises(InvalidInput, match=refused):
-            explore_run(
-                served.info, target, tmp_path, placements=1, hold_s=0.2, settle_s=0.0, window_s=0.2,
-                limits=Limits(moves=1), margin=0.1,
-            )  # fmt: skip
+            explore_run(served.info, target, tmp_path, Trials(1, 0.2, 0.0, 0.2, margin=0.1), Limits(moves=1))
         assert served.handle.applied == []
 
 

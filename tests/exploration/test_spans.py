@@ -7,7 +7,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from penstock.exploration.spans import Span, applied_at, cut, records_of
+from penstock.exploration.spans import Span, applied_at, cut_span, records_of
 from penstock.model.errors import FileProblem
 from penstock.model.telemetry import Record, arrow_schema, write_records
 
@@ -36,7 +36,7 @@ RECORDS = table(
 
 
 def test_keeps_trees_by_when_they_were_due_and_intervals_that_are_inside() -> None:
-    found = cut(RECORDS, Span("explore-007", 10.0, 20.0)).to_pylist()
+    found = cut_span(RECORDS, Span("explore-007", 10.0, 20.0)).to_pylist()
     assert {row["run"] for row in found} == {"explore-007"}
     kinds = [(row["kind"], row["root"] or row["at"]) for row in found]
     assert kinds == [("clock", AHEAD + 1.0), ("root", 2), ("hop", 2), ("done", 2), ("task", AHEAD + 12.0)]
@@ -48,7 +48,7 @@ def test_finds_in_files_when_a_plan_was_applied_and_what_is_near(tmp_path: Path)
     assert applied_at(tmp_path, "live") == {"explore-007": 9.5}
     assert applied_at(tmp_path, "another") == {}
     near = records_of(tmp_path, "live", Span("explore-007", 10.0, 20.0))
-    assert cut(near, Span("explore-007", 10.0, 20.0)).num_rows == 5
+    assert cut_span(near, Span("explore-007", 10.0, 20.0)).num_rows == 5
 
 
 def test_refuses_a_folder_without_telemetry(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pyarrow.parquet as pq
 
 import penstock as ps
-from penstock.exploration.index import Index
+from penstock.exploration.index import Index, Trials
 from penstock.exploration.twin_exploration import explore_twin
 
 CLUSTER = ps.cluster("homogeneous-8:machines=3,cores=2")
@@ -15,8 +15,7 @@ APP = msgspec.structs.replace(ps.application("word-count"), rate_tps={"source": 
 
 def explored(folder: Path, seed: int = 0) -> Index:
     folder.mkdir()
-    return explore_twin(APP, CLUSTER, folder, placements=2, hold_s=4.0, settle_s=2.0, window_s=2.0,
-                        factors=(0.5, 1.5), seed=seed)  # fmt: skip
+    return explore_twin(APP, CLUSTER, folder, Trials(2, 4.0, 2.0, 2.0, margin=0.1, seed=seed), factors=(0.5, 1.5))
 
 
 def test_writes_a_run_for_each_placement_and_an_index(tmp_path: Path) -> None:

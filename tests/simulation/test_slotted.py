@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,14 +51,10 @@ def machines(*speeds: float) -> Cluster:
     return Cluster(name="few", machines=tuple(Machine(name=f"m{n}", speed=speed) for n, speed in enumerate(speeds)))
 
 
-def setting(
-    app: Application | None = None, speeds: Sequence[float] = (1, 1, 1, 1), link: int | None = None
-) -> SlottedApplication:
+def setting(app: Application | None = None, speeds: Sequence[float] = (1, 1, 1, 1), **more: Any) -> SlottedApplication:
     """Sources and sink on the last machine, a worker on each of the others."""
     last = len(speeds) - 1
-    return SlottedApplication(
-        app or chain(), machines(*speeds), Placement((last, last, last, 0, 1, 2, last)), link=link
-    )
+    return SlottedApplication(app or chain(), machines(*speeds), Placement((last, last, last, 0, 1, 2, last)), **more)
 
 
 def test_the_largest_rate_is_that_of_the_workers_and_they_are_named() -> None:
@@ -111,7 +108,7 @@ def test_tasks_may_send_twice_what_comes_to_them_on_average() -> None:
 def test_an_outcome_is_the_simulators_own() -> None:
     built, process = setting(), Poisson(rate=1000.0)
     found = simulate_application(built, ["shuffle", "potus"], arrivals=process, slots=500, warm_up=50, seeds=(4,))
-    coming = arriving(built, process, 500, LookAhead(), 4)
+    coming = arriving(built, process, 500, 4)
     offered = coming.counts[:, 50:].sum() / 450
     for result, name in zip(found.results, ("shuffle", "potus"), strict=True):
         again = simulate(built.limited(offered), coming, routing_policy(name), warm_up=50, seed=4)
@@ -132,7 +129,7 @@ def test_all_routings_get_the_same_tuples_and_seeds_differ() -> None:
 
 def test_sources_share_arrivals_by_their_rates() -> None:
     built = setting(chain(rate_tps={"in": 300.0, "other": 100.0}))
-    counts = arriving(built, Poisson(rate=40_000.0), 200, LookAhead(), 0).counts
+    counts = arriving(built, Poisson(rate=40_000.0), 200, 0).counts
     assert counts.shape == (7, 200)
     assert not counts[3:].any()
     shares = counts.sum(axis=1) / counts.sum()
@@ -141,7 +138,7 @@ def test_sources_share_arrivals_by_their_rates() -> None:
 
 
 def test_constant_arrivals_are_dealt_evenly() -> None:
-    counts = arriving(setting(), Constant(rate=1200.0), 100, LookAhead(), 0).counts
+    counts = arriving(setting(), Constant(rate=1200.0), 100, 0).counts
     assert set(counts.sum(axis=0)) == {12}
     assert set(counts[0]) == set(counts[1]) == {3}
     assert set(counts[2]) == {6}
@@ -149,7 +146,7 @@ def test_constant_arrivals_are_dealt_evenly() -> None:
 
 def test_the_length_of_a_slot_is_the_settings() -> None:
     built = replace(setting(), slot_ms=1.0)
-    counts = arriving(built, Poisson(rate=1000.0), 2000, LookAhead(), 0).counts
+    counts = arriving(built, Poisson(rate=1000.0), 2000, 0).counts
     assert counts.sum() == pytest.approx(2000, rel=0.1)
 
 
@@ -170,16 +167,16 @@ def test_an_unlimited_application_needs_a_rate() -> None:
 
 
 def test_perfect_look_ahead_shortens_response_times() -> None:
-    built, process = setting(), Poisson(rate=1200.0)
+    process = Poisson(rate=1200.0)
     blind, seeing = (
-        simulate_application(built, ["potus"], arrivals=process, slots=2000, look=look).results[0].outcomes[0]
+        simulate_application(setting(look=look), ["potus"], arrivals=process, slots=2000).results[0].outcomes[0]
         for look in (LookAhead(), LookAhead(5))
     )
     assert seeing.response < blind.response - 1.0
 
 
 def test_a_forecaster_that_expects_nothing_is_no_look_ahead() -> None:
-    found = arriving(setting(), Poisson(rate=1200.0), 300, LookAhead(4, "none"), 0)
+    found = arriving(setting(look=LookAhead(4, "none")), Poisson(rate=1200.0), 300, 0)
     assert found.predicted is not None
     assert not found.predicted.any()
     assert found.lead is not None
@@ -187,18 +184,20 @@ def test_a_forecaster_that_expects_nothing_is_no_look_ahead() -> None:
 
 
 def test_a_forecaster_predicts_each_source_separately() -> None:
-    found = arriving(setting(), Poisson(rate=1200.0), 300, LookAhead(1, "moving-average:window=1"), 0)
+    found = arriving(setting(look=LookAhead(1, "moving-average:window=1")), Poisson(rate=1200.0), 300, 0)
     assert found.predicted is not None
     assert np.array_equal(found.predicted[:3, 1:], found.counts[:3, :-1])
 
 
 def test_sending_needs_a_card_with_a_limit() -> None:
     with pytest.raises(InvalidInput, match=r"sending: fifo has nothing to decide .*; add --link TUPLES"):
-        simulate_application(setting(), ["shuffle"], sends="fifo")
+        setting(sends="fifo")
     held = "longest-backlog-first:tau=20,conserving=false"
-    built, process = setting(link=12), Poisson(rate=900.0)
+    process = Poisson(rate=900.0)
     usual, idle = (
-        simulate_application(built, ["shuffle"], arrivals=process, slots=1000, sends=sends).results[0].outcomes[0]
+        simulate_application(setting(link=12, sends=sends), ["shuffle"], arrivals=process, slots=1000)
+        .results[0]
+        .outcomes[0]
         for sends in (None, held)
     )
     assert idle.response > 2 * usual.response
@@ -215,7 +214,6 @@ def test_a_machine_without_a_limit_is_not_held_up() -> None:
         ({"slots": 0}, "slots: expected 1 or more, got 0"),
         ({"slots": 50, "warm_up": 50}, "warm_up: expected 0 to 49 of the 50 slots, got 50; add slots"),
         ({"warm_up": -1}, "warm_up: expected 0 to 9999"),
-        ({"look": LookAhead(-1)}, "look_ahead: expected 0 slots or more, got -1"),
         ({"arrivals": Constant(rate=0.01), "slots": 5}, "arrivals: no tuple arrives in 5 slots"),
         ({"arrivals": Poisson(rate=1e9)}, "slots: expected at most 10,000,000 source tuples"),
         ({"arrivals": Replay(path="/nowhere.csv")}, "/nowhere.csv: cannot be read"),
@@ -232,6 +230,11 @@ def test_errors_are_one_line(given: dict[str, object], message: str) -> None:
 def test_a_setting_that_makes_no_sense_is_rejected(slot_ms: float, link: int | None, field: str) -> None:
     with pytest.raises(InvalidInput, match=field):
         SlottedApplication(chain(), machines(1.0), Placement((0,) * 7), slot_ms, link)
+
+
+def test_a_negative_look_ahead_is_rejected() -> None:
+    with pytest.raises(InvalidInput, match="look_ahead: expected 0 slots or more, got -1"):
+        setting(look=LookAhead(-1))
 
 
 def test_an_unknown_routing_is_answered_with_the_choices() -> None:
@@ -292,7 +295,7 @@ def test_built_in_applications_are_simulated_as_they_are_placed() -> None:
 
 
 def test_arrivals_have_no_predictions_without_look_ahead() -> None:
-    found = arriving(setting(), Poisson(rate=100.0), 50, LookAhead(), 0)
+    found = arriving(setting(), Poisson(rate=100.0), 50, 0)
     assert isinstance(found, Arrivals)
     assert found.predicted is None
     assert found.lead is None

@@ -1,6 +1,6 @@
 """Summarise telemetry on Spark for calibration: the result is a few small tables, however long a run was.
 
-Times are on the controller's clock. Records before a run has settled, or after it was told to drain, do not count.
+Times are on the controller's clock. Records before a run has settled, or after it was asked to drain, do not count.
 """
 
 from pathlib import Path
@@ -84,14 +84,14 @@ def _span(rows: DataFrame, folder: Path, settle_s: float, until: str) -> _Span:
         sf.max("emulated").alias("emulated"),
         sf.min(sf.when(is_task, sf.col("at") - sf.col("interval"))).alias("begin"),
         sf.max(sf.when(is_task, sf.col("at"))).alias("last"),
-        sf.min(sf.when(ends, sf.col("at"))).alias("told"),
+        sf.min(sf.when(ends, sf.col("at"))).alias("drained"),
     ).first()
     if found is None or found.begin is None:
         raise FileProblem(f"{folder}: has no records of tasks; let the application run longer, or use another run")
     if len(found.runs) > 1:
         several = f"has the telemetry of {len(found.runs)} runs, {found.runs[0]} and others"
         raise FileProblem(f"{folder}: {several}; select one run")
-    end = found.last if found.told is None else min(found.last, found.told)
+    end = found.last if found.drained is None else min(found.last, found.drained)
     if end - found.begin <= settle_s:
         lasted = f"the run lasted {max(end - found.begin, 0.0):.3g} s, but the first {settle_s:g} s do not count"
         raise FileProblem(f"{folder}: {lasted}; let it run longer")

@@ -6,7 +6,7 @@ ends, also by Ctrl-C or a failed move, tasks are moved back and the collected da
 back, the result says so.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from penstock.autopilot.control_target import ControlTarget, Reading, TargetEnded
-from penstock.exploration.index import Explored, run_name
+from penstock.exploration.index import Explored, Trials, run_name
 from penstock.exploration.random_placements import Drawing, machines_used
 from penstock.model.errors import InvalidInput, PenstockError
 from penstock.model.placement import Hop, Placement
@@ -53,16 +53,7 @@ class Exploration:
 
 
 def explore_live(
-    target: ControlTarget,
-    *,
-    placements: int,
-    hold_s: float,
-    settle_s: float,
-    limits: Limits,
-    margin: float = 0.2,
-    seed: int = 0,
-    application: Application | None = None,
-    tried: Callable[[str, Explored], None] = lambda *_: None,
+    target: ControlTarget, trials: Trials, limits: Limits, application: Application | None = None
 ) -> Exploration:
     """Try random placements on a control target, and restore its placement.
 
@@ -70,25 +61,25 @@ def explore_live(
     """
     first = _first_reading(target, limits)
     measured = _loaded(application or target.application, first)
-    drawing = Drawing(measured, target.cluster, margin=margin, seed=seed)
-    walk = _Walk(target, drawing, limits, _bound(limits, first), seed)
+    drawing = Drawing(measured, target.cluster, margin=trials.margin, seed=trials.seed)
+    walk = _Walk(target, drawing, limits, _bound(limits, first), trials.seed)
     home, policy, done = walk.here(), target.policy, Exploration()
     try:
-        for number in range(placements):
+        for number in range(trials.placements):
             name = run_name(number)
             if not walk.go(drawing.draw(), name):
                 done.skipped += 1
                 continue
-            walk.watch(settle_s)
-            mean = walk.watch(hold_s)
+            walk.watch(trials.settle_s)
+            mean = walk.watch(trials.hold_s)
             done.runs[name] = Explored(
                 placement=target.placement(),
                 rates=dict(measured.rate_tps),
                 machines=machines_used(target.cluster, walk.here()),
-                seed=seed,
+                seed=trials.seed,
                 mean_s=mean,
             )
-            tried(name, done.runs[name])
+            trials.tried(name, done.runs[name])
     except TargetEnded:
         done.stopped, done.left = "the run has ended", NOT_BACK
     except PenstockError as problem:

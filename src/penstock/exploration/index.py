@@ -1,6 +1,9 @@
-"""The index of an exploration: which run in a telemetry folder had which placement and load."""
+"""How an exploration tries placements, and its index: which run in a telemetry folder had which placement and load."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -38,6 +41,24 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
         path = folder / INDEX
         write_whole(path, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
         return path
+
+
+@dataclass(frozen=True)
+class Trials:
+    """How many placements are tried, for how long, and which."""
+
+    placements: int
+    hold_s: float
+    settle_s: float  # before each is held
+    window_s: float = 30.0  # of the pipeline
+    margin: float = 0.2  # capacity that a placement must have beyond its load, as a share of the load
+    seed: int = 0
+    tried: Callable[[str, Explored], None] = lambda *_: None  # called after each placement
+
+    def index(self, application: str, cluster: str, **found: Any) -> Index:
+        """Return the index of what was found."""
+        found |= {"settle_s": self.settle_s, "hold_s": self.hold_s, "window_s": self.window_s}
+        return Index(application=application, cluster=cluster, **found)
 
 
 def run_name(number: int) -> str:

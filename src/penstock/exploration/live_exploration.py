@@ -1,13 +1,12 @@
 """A run of another process as a control target over its control socket, and the exploration of one."""
 
-from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, sleep
 
 from penstock.autopilot.control_target import GOING, Reading, TargetEnded, make_reading
 from penstock.exploration.guarded_exploration import Exploration, Limits, explore_live
-from penstock.exploration.index import Explored, Index
-from penstock.exploration.spans import Span, applied_at, cut, records_of
+from penstock.exploration.index import Index, Trials
+from penstock.exploration.spans import Span, applied_at, cut_span, records_of
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput
 from penstock.model.plan import Plan, PlannedRoute
@@ -96,16 +95,10 @@ def explore_run(
     info: RunInfo,
     target: RemoteTarget,
     output: Path,
-    *,
-    placements: int,
-    hold_s: float,
-    settle_s: float,
-    window_s: float,
+    trials: Trials,
     limits: Limits,
-    margin: float,
-    seed: int = 0,
+    *,
     application: Application | None = None,
-    tried: Callable[[str, Explored], None] = lambda *_: None,
     flush_s: float = FLUSH_S,
 ) -> tuple[Index, Exploration]:
     """Try random placements on a run; write its telemetry for each that was held to the end, and the index.
@@ -114,35 +107,15 @@ def explore_run(
     application: with measured costs, if the run's own are unknown.
     """
     target.refuse_piloted()
-    done = explore_live(
-        target,
-        placements=placements,
-        hold_s=hold_s,
-        settle_s=settle_s,
-        limits=limits,
-        margin=margin,
-        seed=seed,
-        application=application,
-        tried=tried,
-    )
+    done = explore_live(target, trials, limits, application)
     if done.runs:
         sleep(flush_s)
-        _write_spans(info, output, done, settle_s, hold_s)
-    index = Index(
-        application=target.application.name,
-        cluster=target.cluster.name,
-        live=True,
-        settle_s=settle_s,
-        hold_s=hold_s,
-        window_s=window_s,
-        runs=done.runs,
-        stopped=done.stopped,
-        left=done.left,
-    )
-    return index, done
+        _write_spans(info, output, done, trials)
+    names = target.application.name, target.cluster.name
+    return trials.index(*names, live=True, runs=done.runs, stopped=done.stopped, left=done.left), done
 
 
-def _write_spans(info: RunInfo, output: Path, done: Exploration, settle_s: float, hold_s: float) -> None:
+def _write_spans(info: RunInfo, output: Path, done: Exploration, trials: Trials) -> None:
     """Cut the run's telemetry at the times when plans were applied; a plan's policy name is the name of its span."""
     applied = applied_at(info.telemetry_path, info.run)
     for name in list(done.runs):
@@ -151,9 +124,9 @@ def _write_spans(info: RunInfo, output: Path, done: Exploration, settle_s: float
             done.stopped = "; ".join(filter(None, (done.stopped, problem)))
             del done.runs[name]
             continue
-        start = applied[name] + settle_s
-        span = Span(name, start, start + hold_s)
-        write_records(cut(records_of(info.telemetry_path, info.run, span), span), output, name)
+        start = applied[name] + trials.settle_s
+        span = Span(name, start, start + trials.hold_s)
+        write_records(cut_span(records_of(info.telemetry_path, info.run, span), span), output, name)
 
 
 def machines_of(info: RunInfo) -> Cluster:

@@ -30,7 +30,7 @@ class Span(NamedTuple):
     end: float
 
 
-def cut(records: pa.Table, span: Span) -> pa.Table:
+def cut_span(records: pa.Table, span: Span) -> pa.Table:
     """Return the records of a span, as records of a run with the span's name."""
     kind = np.asarray(records["kind"].to_pylist(), dtype=object)
     ahead = _ahead(records, kind)

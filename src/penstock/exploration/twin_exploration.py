@@ -1,12 +1,11 @@
 """Explore placements on the twin: thousands of seconds, in virtual time."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from penstock.exploration.index import Explored, Index, run_name
+from penstock.exploration.index import Explored, Index, Trials, run_name
 from penstock.exploration.random_placements import Drawing, at_load, machines_used, named
-from penstock.exploration.spans import Span, cut
+from penstock.exploration.spans import Span, cut_span
 from penstock.model.cluster import Cluster
 from penstock.model.costs import Costs
 from penstock.model.errors import PenstockError
@@ -31,35 +30,31 @@ def explore_twin(
     application: Application,
     cluster: Cluster,
     output: Path,
+    trials: Trials,
     *,
-    placements: int,
-    hold_s: float,
-    settle_s: float,
-    window_s: float,
     costs: Costs | None = None,
     factors: tuple[float, float] = (1.0, 1.0),
-    margin: float = 0.1,
     sample_tps: float = 20.0,
-    seed: int = 0,
-    tried: Callable[[str, Explored], None] = lambda *_: None,
 ) -> Index:
     """Try random placements, each from empty queues; write telemetry for each, and return the index.
 
-    factors: range of the load of each placement, relative to the application's. tried: called after each placement.
-    Equal arguments write equal records. The folder is created with the first file. After Ctrl-C or a load that no
+    factors: range of the load of each placement, relative to the application's. sample_tps: traced tuples. Equal
+    arguments write equal records. The folder is created with the first file. After Ctrl-C or a load that no
     placement sustains, the index has what was written before, and the reason.
     """
     costs = costs or Costs()
     measured = costs.applied(application)
-    drawing = Drawing(measured, cluster, margin=margin, seed=seed)
+    drawing = Drawing(measured, cluster, margin=trials.margin, seed=trials.seed)
     twin = Twin(measured, cluster, costs)
     runs: dict[str, Explored] = {}
     stopped = ""
     try:
-        for number in range(placements):
+        for number in range(trials.placements):
             factor = drawing.factor(*factors)
-            held = _Held(run_name(number), drawing.draw(factor), at_load(measured, factor).rate_tps, seed + number)
-            mean_s = _hold(twin, held, output, settle_s, hold_s, sample_tps)
+            held = _Held(
+                run_name(number), drawing.draw(factor), at_load(measured, factor).rate_tps, trials.seed + number
+            )
+            mean_s = _hold(twin, held, output, trials, sample_tps)
             runs[held.name] = Explored(
                 placement=named(measured, cluster, held.placement),
                 rates=held.rates,
@@ -67,33 +62,24 @@ def explore_twin(
                 seed=held.seed,
                 mean_s=mean_s,
             )
-            tried(held.name, runs[held.name])
+            trials.tried(held.name, runs[held.name])
     except (KeyboardInterrupt, PenstockError) as problem:
         if not runs:
             raise
         stopped = str(problem) or "it was interrupted"
-    return Index(
-        application=application.name,
-        cluster=cluster.name,
-        live=False,
-        settle_s=settle_s,
-        hold_s=hold_s,
-        window_s=window_s,
-        runs=runs,
-        stopped=stopped,
-    )
+    return trials.index(application.name, cluster.name, live=False, runs=runs, stopped=stopped)
 
 
-def _hold(twin: Twin, held: _Held, output: Path, settle_s: float, hold_s: float, sample_tps: float) -> float | None:
+def _hold(twin: Twin, held: _Held, output: Path, trials: Trials, sample_tps: float) -> float | None:
     """Run a placement, write its telemetry and return its mean latency; None if no tuple completed."""
     routes, rates = held.placement.routes, held.rates
     run = twin.start(
         held.placement.slots, rates=rates, seed=held.seed, records=sample_tps, routes=routes, name=held.name
     )
-    run.advance(settle_s)
-    span = run.advance(hold_s)
+    run.advance(trials.settle_s)
+    span = run.advance(trials.hold_s)
     run.advance(TAIL_S)
-    records = cut(run.records(), Span(held.name, settle_s, settle_s + hold_s))
+    records = cut_span(run.records(), Span(held.name, trials.settle_s, trials.settle_s + trials.hold_s))
     output.mkdir(parents=True, exist_ok=True)
     write_records(records, output, held.name)
     return span.mean_s if span.completed else None

@@ -97,6 +97,13 @@ class RoutingComparison(NamedTuple):
         return min(fast, key=lambda result: (result.mean("cost"), result.mean("response")))
 
 
+class LookAhead(NamedTuple):
+    """The look-ahead of sources and the forecaster that predicts their arrivals."""
+
+    ahead: int = 0  # slots
+    forecaster: str = "perfect"
+
+
 @dataclass(frozen=True)
 class SlottedApplication:
     """An application in time slots: its tasks, their placement, and the length of a slot."""
@@ -106,6 +113,8 @@ class SlottedApplication:
     placement: Placement
     slot_ms: float = DEFAULT_SLOT_MS
     link: int | None = None  # maximum tuples per slot that leave a machine; None: unlimited
+    sends: str | None = None  # the sending policy of a machine's card, with `link`; None: fifo
+    look: LookAhead = LookAhead()  # noqa: RUF009  a constant
 
     def __post_init__(self) -> None:
         if not 0 < self.slot_ms < np.inf:
@@ -113,6 +122,13 @@ class SlottedApplication:
             raise InvalidInput("slot_ms", problem)
         if self.link is not None and self.link < 1:
             raise InvalidInput("link", f"expected 1 tuple per slot or more, got {self.link}")
+        if self.look.ahead < 0:
+            raise InvalidInput("look_ahead", f"expected 0 slots or more, got {self.look.ahead}")
+        if self.sends is not None:
+            sending_policy(self.sends)
+            if self.link is None:
+                problem = f"{self.sends} has nothing to decide if a machine may send any number of tuples per slot"
+                raise InvalidInput("sending", f"{problem}; add --link TUPLES")
 
     @cached_property
     def tasks(self) -> Tasks:
@@ -188,22 +204,13 @@ class SlottedApplication:
         return f"the card of machine {self.cluster.machines[machine].name!r}"
 
 
-class LookAhead(NamedTuple):
-    """The look-ahead of sources and the forecaster that predicts their arrivals."""
-
-    ahead: int = 0  # slots
-    forecaster: str = "perfect"
-
-
 def simulate_application(
     setting: SlottedApplication,
     routings: Sequence[str],
     *,
-    sends: str | None = None,
     arrivals: ArrivalProcess | None = None,
     slots: int = DEFAULT_SLOTS,
     warm_up: int | None = None,
-    look: LookAhead = LookAhead(),  # noqa: B008  a constant
     seeds: Sequence[int] = (0,),
     check: bool = False,
     on_result: Callable[[str], None] = lambda _routing: None,
@@ -212,21 +219,21 @@ def simulate_application(
 
     arrivals: total over all sources; each tuple goes to a source task at random, in proportion to its share; default:
     Poisson at the application's own rate, or at 80 % of capacity if it has none. warm_up: slots excluded from the
-    results; default: a tenth. sends: the sending policy of a machine's card, if its bandwidth is limited. check: verify
-    in every slot that no tuple is lost or duplicated. on_result: called after each routing and seed.
+    results; default: a tenth. check: verify in every slot that no tuple is lost or duplicated. on_result: called after
+    each routing and seed.
     """
     warm_up = slots // 10 if warm_up is None else warm_up
-    _refuse_odd(setting, slots, warm_up, sends, look)
+    _refuse_odd(slots, warm_up)
     chosen = [routing_policy(spec) for spec in routings]
     refuse_idle(setting, routings)
     process = own_arrivals(setting) if arrivals is None else arrivals
-    drawn = [arriving(setting, process, slots, look, seed) for seed in seeds]
+    drawn = [arriving(setting, process, slots, seed) for seed in seeds]
     offered = float(np.mean([one.counts[:, warm_up:].sum() for one in drawn])) / (slots - warm_up)
     if offered == 0:
         raise InvalidInput("arrivals", f"no tuple arrives in {slots:,} slots; simulate more slots, or a higher rate")
     phantoms = float(np.mean([_phantoms(one, warm_up) for one in drawn])) / (slots - warm_up)
     system, load = setting.limited(offered), setting.load(offered, phantoms)
-    chosen_rule = None if setting.link is None else sends or DEFAULT_SENDING
+    chosen_rule = None if setting.link is None else setting.sends or DEFAULT_SENDING
     rule = None if chosen_rule is None else sending_policy(chosen_rule)
     results = []
     for spec, policy in zip(routings, chosen, strict=True):
@@ -290,9 +297,9 @@ def own_arrivals(setting: SlottedApplication) -> ArrivalProcess:
     return Poisson(rate=offered)
 
 
-def arriving(setting: SlottedApplication, process: ArrivalProcess, slots: int, look: LookAhead, seed: int) -> Arrivals:
+def arriving(setting: SlottedApplication, process: ArrivalProcess, slots: int, seed: int) -> Arrivals:
     """Generate the arrivals of every task in every slot, and their predictions."""
-    rng = np.random.default_rng([seed, 1])
+    rng, look = np.random.default_rng([seed, 1]), setting.look
     timed: ArrivalProcess = msgspec.structs.replace(process, slot=setting.slot_ms / 1e3)  # type: ignore[type-var]
     total = timed.counts(slots, rng)
     if total.sum() > MAX_TUPLES:
@@ -330,15 +337,8 @@ def _dealt(total: Longs, weights: Floats, even: bool, rng: np.random.Generator) 
     return dealt
 
 
-def _refuse_odd(setting: SlottedApplication, slots: int, warm_up: int, sends: str | None, look: LookAhead) -> None:
+def _refuse_odd(slots: int, warm_up: int) -> None:
     if slots < 1:
         raise InvalidInput("slots", f"expected 1 or more, got {slots}")
     if not 0 <= warm_up < slots:
         raise InvalidInput("warm_up", f"expected 0 to {slots - 1} of the {slots} slots, got {warm_up}; add slots")
-    if look.ahead < 0:
-        raise InvalidInput("look_ahead", f"expected 0 slots or more, got {look.ahead}")
-    if sends is not None:
-        sending_policy(sends)
-        if setting.link is None:
-            problem = f"{sends} has nothing to decide if a machine may send any number of tuples per slot"
-            raise InvalidInput("sending", f"{problem}; add --link TUPLES")

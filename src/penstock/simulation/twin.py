@@ -13,13 +13,10 @@ import numpy as np
 
 from penstock.api.sources.pace import ArrivalProcess
 from penstock.estimate.evaluator import Evaluator
-from penstock.model.cluster import Cluster
-from penstock.model.costs import Costs
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.placement import Placement
 from penstock.model.taskgraph import Floats
 from penstock.model.telemetry import write_records
-from penstock.model.topology import Application
 from penstock.sim.events import Twin, TwinSpan
 from penstock.workloads.arrivals import Poisson
 
@@ -81,8 +78,7 @@ class TwinResult:
 
 
 def simulate_events(
-    application: Application,
-    cluster: Cluster,
+    twin: Twin,
     placement: Placement,
     *,
     rate: float | None = None,
@@ -90,10 +86,9 @@ def simulate_events(
     seconds: float = DEFAULT_SECONDS,
     warm_up: float | None = None,
     seeds: Sequence[int] = (0,),
-    costs: Costs = Costs(),  # noqa: B008  a constant
     records: Path | None = None,
 ) -> TwinResult:
-    """Simulate an application event by event, once per seed.
+    """Simulate the application of a twin event by event, once per seed.
 
     rate: total tuples per second over all sources. arrivals: a process over all sources, instead of a rate. seconds:
     simulated time after the warm-up; warm_up: default: a tenth of `seconds`. records: a folder for telemetry.
@@ -101,7 +96,6 @@ def simulate_events(
     before = seconds / 10 if warm_up is None else warm_up
     if not 0 < seconds < np.inf:
         raise InvalidInput("duration", f"expected a number of seconds > 0, got {seconds:g}; choose another --duration")
-    twin = Twin(application, cluster, costs)
     load, processes = _load(twin, placement, rate, arrivals)
     hops = load.offered_tps * float(twin.instance.tasks.gain.sum()) * (seconds + before)
     if hops > MAX_HOPS:
