@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from penstock.planning.planner import Decision, Planner
     from penstock.runtime.config import RunConfig
     from penstock.runtime.handle import Handle
-    from penstock.startup.callbacks import StartCallbacks
     from penstock.startup.config_file import load_config
+    from penstock.startup.prepared_run import StartCallbacks
     from penstock.startup.sessions import session
     from penstock.startup.start import start as run
     from penstock.workloads.applications import application
@@ -90,7 +90,7 @@ else:
             "penstock.planning.planner": "Decision, Planner",
             "penstock.runtime.config": "RunConfig",
             "penstock.runtime.handle": "Handle",
-            "penstock.startup.callbacks": "StartCallbacks",
+            "penstock.startup.prepared_run": "StartCallbacks",
             "penstock.startup.config_file": "load_config",
             "penstock.startup.sessions": "session",
             "penstock.startup.start": "start as run",

@@ -26,7 +26,7 @@ from penstock.startup.resume import (
     find_resumable,
     plan_of,
     refuse_folders,
-    take,
+    take_over,
 )
 from tests.kept_run import damage, keep_checkpoint, keep_journal, kept_run, place
 from tests.runtime.words import words
@@ -37,7 +37,7 @@ CONFIG = config()
 
 def taken(info: RunInfo, flow: ps.Dataflow | None = None) -> Resumption:
     """Take a run and let go of it again."""
-    found = take(*find_resumable(info.path), flow or words())
+    found = take_over(*find_resumable(info.path), flow or words())
     found.lock.release()
     return found
 
@@ -189,7 +189,7 @@ def test_a_path_that_was_given_up_is_refused_also_where_that_has_just_happened(t
     write_info(msgspec.structs.replace(info, given_up=True))
     told = "resume: run .* was a path that was given up, its tuples are with the application's other paths"
     with pytest.raises(InvalidInput, match=told):
-        take(*found, words())
+        take_over(*found, words())
     assert "penstock cluster serve" in refused(InvalidInput, info)
 
 

@@ -20,8 +20,8 @@ from penstock.pipeline.session import NoSpark, running_session
 from penstock.planning.planner import NoPlacement
 from penstock.runtime.spark.executors import Executor
 from penstock.runtime.storage.run_folder import RunInfo, RunInUse, load
-from penstock.startup.callbacks import StartCallbacks
-from penstock.startup.executor_discovery import discover, host_capacity, places
+from penstock.startup.executor_discovery import discover, host_capacity, worker_places
+from penstock.startup.prepared_run import StartCallbacks
 from penstock.startup.resume import AlreadyCompleted
 from tests.runtime.words import last_counts, truth, words
 from tests.settings import arguments, changes
@@ -240,7 +240,7 @@ def test_executors_are_machines_with_one_core_kept_free() -> None:
         ("two-1", "two", 1),
         ("three-2", "three", 2),
     ]
-    found = places(cluster, FOUR, emulated=False)
+    found = worker_places(cluster, FOUR, emulated=False)
     assert [(site.name, site.slots, executor.id) for site, executor in found] == [
         ("one-0/0", ("one-0/0",), "0"),
         ("one-0/1", ("one-0/1",), "0"),
@@ -255,7 +255,7 @@ def test_executors_are_machines_with_one_core_kept_free() -> None:
 def test_workers_tell_of_their_machine_what_policies_are_told_of_it(local: bool, slots: int | None) -> None:
     cluster = discover(FOUR, local=local, slots=slots)
     described = expand_slots(cluster)
-    found = {machine_of(site.name): site.capacity for site, _ in places(cluster, FOUR, emulated=False)}
+    found = {machine_of(site.name): site.capacity for site, _ in worker_places(cluster, FOUR, emulated=False)}
     assert [found[machine.name] for machine in cluster.machines] == list(
         zip(described.machine_cpu.tolist(), described.machine_memory_mb.tolist(), strict=True)
     )
@@ -267,14 +267,14 @@ def test_workers_tell_of_their_machine_what_policies_are_told_of_it(local: bool,
     [(1, {"0": 1}), (2, {"0": 1, "1": 1}), (4, {"0": 2, "1": 1, "2": 1}), (6, {"0": 3, "1": 1, "2": 2})],
 )
 def test_a_number_of_slots_is_dealt_to_the_executors_in_turn(slots: int, expected: dict[str, int]) -> None:
-    found = places(discover(FOUR, local=False, slots=slots), FOUR, emulated=False)
+    found = worker_places(discover(FOUR, local=False, slots=slots), FOUR, emulated=False)
     ids = [executor.id for _, executor in found]
     assert {number: ids.count(number) for number in sorted(set(ids))} == expected
 
 
 def test_emulated_machines_go_where_most_cores_are_free() -> None:
     cluster = ps.Cluster(name="six", machines=tuple(ps.Machine(name=f"m{n}", slots=2) for n in range(6)))
-    found = places(cluster, FOUR, emulated=True)
+    found = worker_places(cluster, FOUR, emulated=True)
     assert found[0][0].slots == ("m0/0", "m0/1")
     ids = [executor.id for _, executor in found]
     assert {number: ids.count(number) for number in "012"} == {"0": 3, "1": 1, "2": 2}

@@ -29,7 +29,7 @@ def discover(executors: Sequence[Executor], local: bool, slots: int | None = Non
     )
 
 
-def places(cluster: Cluster, executors: Sequence[Executor], emulated: bool) -> list[tuple[Site, Executor]]:
+def worker_places(cluster: Cluster, executors: Sequence[Executor], emulated: bool) -> list[tuple[Site, Executor]]:
     """Return the worker processes, one per emulated machine or else per slot, and the executor of each."""
     if not emulated:
         named = {executor.machine.name: executor for executor in executors}

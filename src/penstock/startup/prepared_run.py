@@ -23,10 +23,23 @@ from penstock.runtime.controller.process import listen_for_workers
 from penstock.runtime.controller.run_spec import Complete
 from penstock.runtime.storage import run_folder as folders
 from penstock.runtime.storage.run_folder import RunInfo
-from penstock.startup.callbacks import StartCallbacks
-from penstock.startup.resume import Resumption, emulated_cluster, find_resumable, plan_of, refuse_folders, take
+from penstock.startup.resume import Resumption, emulated_cluster, find_resumable, plan_of, refuse_folders, take_over
 from penstock.startup.validation import address, checked, known_cluster, refuse_pins
 from penstock.workloads.clusters import find_cluster
+
+
+def _ignore(_: object) -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True)
+class StartCallbacks:
+    """Functions that are called while a run starts. One that raises ends the start."""
+
+    progress: Callable[[str], None] = _ignore  # with what the start waits for
+    notify: Callable[[str], None] = _ignore  # with what a person should know, such as warnings
+    created: Callable[[RunInfo], None] = _ignore  # as soon as a new run has its folder, before anything of it can run
+
 
 MakePlan = Callable[[Cluster, Complete], Plan]
 """Plans a run for the machines that are found."""
@@ -113,7 +126,7 @@ def prepare_resumed(request: StartRequest, run: Path | str, stack: ExitStack, ca
         raise InvalidInput("emulate", "a resumed run keeps its cluster, leave it out; or start a new run")
     info, stored = find_resumable(run, request.runs)
     emulated = emulated_cluster(info)
-    found = take(info, stored, flow)
+    found = take_over(info, stored, flow)
     stack.callback(found.lock.release)
     config = request.config_over(found.base)
     refuse_folders(info, stored, config)
@@ -136,12 +149,7 @@ def prepare_resumed(request: StartRequest, run: Path | str, stack: ExitStack, ca
 
 
 def _validated(
-    flow: Dataflow,
-    config: RunConfig,
-    emulated: Cluster | None,
-    runs: Path,
-    stack: ExitStack,
-    callbacks: StartCallbacks,
+    flow: Dataflow, config: RunConfig, emulated: Cluster | None, runs: Path, stack: ExitStack, callbacks: StartCallbacks
 ) -> tuple[RunConfig, Cluster | None, socket.socket | None]:
     """Return settings that an application can run with, its machines if they are known, and the socket for workers."""
     config = checked(config, flow, emulated, runs)

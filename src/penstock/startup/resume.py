@@ -103,7 +103,7 @@ def refuse_folders(info: RunInfo, stored: RunConfig, config: RunConfig) -> None:
         raise InvalidInput("execution.share", f"{problem}; confirm it by setting it again")
 
 
-def take(info: RunInfo, stored: RunConfig, flow: Dataflow) -> Resumption:
+def take_over(info: RunInfo, stored: RunConfig, flow: Dataflow) -> Resumption:
     """Lock a run and return what an application continues from; a run that is refused stays unchanged."""
     lock = RunLock(info)
     try:
@@ -133,7 +133,7 @@ def _inspect(info: RunInfo, stored: RunConfig, flow: Dataflow, lock: RunLock) ->
     manifest, damaged = checkpoints.find_latest(disk, place)
     if manifest is None and damaged:
         problem = f"run {info.run} has no checkpoint that is whole, and has published from some: {'; '.join(damaged)}"
-        raise FileProblem(f"{problem}; put back a copy, or start a new run in its place")
+        raise FileProblem(f"{problem}; restore a copy, or start a new run in its place")
     if manifest is not None:
         _refuse_other(info, manifest, flow)
         if manifest.last:

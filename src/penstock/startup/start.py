@@ -19,9 +19,8 @@ from penstock.runtime.launch import Deployment, launch
 from penstock.runtime.run import Run
 from penstock.runtime.spark.cores import hold, need_cores
 from penstock.runtime.spark.executors import Executor, is_local
-from penstock.startup.callbacks import StartCallbacks
-from penstock.startup.executor_discovery import discover, places
-from penstock.startup.prepared_run import PreparedRun, StartRequest, prepare_new, prepare_resumed
+from penstock.startup.executor_discovery import discover, worker_places
+from penstock.startup.prepared_run import PreparedRun, StartCallbacks, StartRequest, prepare_new, prepare_resumed
 from penstock.startup.sessions import open_session
 from penstock.startup.validation import check_parts, check_travels, refuse_share
 
@@ -83,7 +82,7 @@ def _deploy(flow: Dataflow, prepared: PreparedRun, stack: ExitStack, callbacks: 
     """Discover the executors, plan unless that is done, and reserve the workers."""
     planning, emulated = prepared.config.planning, prepared.emulated is not None
     spark, executors, cluster, complete = _discover(flow, prepared, stack, callbacks)
-    placed = places(cluster, executors, emulated)
+    placed = worker_places(cluster, executors, emulated)
     stack.enter_context(hold(spark, [executor for _, executor in placed]))
     return Deployment(
         spark=spark,

@@ -20,7 +20,7 @@ from penstock.model.errors import FileProblem, InvalidInput, PenstockError
 from penstock.runtime.config import Checkpointing, Execution, RunConfig, Telemetry
 from penstock.runtime.emulation import scale_links, scale_machines
 from penstock.runtime.storage.run_folder import refuse_unwritable
-from penstock.startup.callbacks import StartCallbacks
+from penstock.startup.prepared_run import StartCallbacks
 from penstock.startup.sessions import session
 from penstock.startup.start import start
 
