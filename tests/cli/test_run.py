@@ -28,7 +28,7 @@ TRIO = 'name = "trio"\nmachines = [{ name = "m0" }, { name = "m1" }, { name = "m
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[fake_run.Served]]:
     """Have `penstock run` start fake runs; give those that it started."""
-    monkeypatch.setattr("penstock.cli.start_display.start", fake_run.start)
+    monkeypatch.setattr("penstock.cli.run.start", fake_run.start)
     monkeypatch.setattr(fake_run, "STARTED", [])
     monkeypatch.setattr(fake_run, "SETTINGS", [])
     monkeypatch.setenv("FAKE_ENDS", "5")

@@ -15,6 +15,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from penstock.cli.output import neutral, print_json
 from penstock.cli.tree import SETTINGS, commands
 from penstock.model.errors import PenstockError
 
@@ -119,8 +120,6 @@ def is_for_user(record: logging.LogRecord) -> bool:
 
 def _end(message: str, code: int, field: str = "") -> NoReturn:
     """Print why a command ends, and end it: a line on stderr, or with --json an object on stdout."""
-    from penstock.cli.output import neutral, print_json  # imports rich, which help alone does not need in full
-
     text = " ".join(message.split())
     if "--json" in sys.argv[1:]:
         print_json({"error": {"message": text, "field": field or None, "exit_code": code}})

@@ -13,7 +13,6 @@ from penstock.api.contracts import Operator
 from penstock.api.dataflow import Dataflow
 from penstock.api.guarantees import guarantees
 from penstock.cli.flows import arrival_process, code_file, find_flow, flow_names, names_code
-from penstock.cli.inputs import cluster as find_cluster
 from penstock.cli.inputs import is_file
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput
@@ -23,6 +22,7 @@ from penstock.policies.streams import changed, check, parse_policies
 from penstock.runtime.config import AppSpec, Changes, RunConfig, refuse_fixed
 from penstock.runtime.worker.logic import LogicState
 from penstock.startup.resume import emulated_cluster, find_resumable
+from penstock.workloads.clusters import find_cluster
 
 
 def flow_of(spec: AppSpec, seed: int = 0) -> Dataflow:
@@ -104,7 +104,7 @@ def tuple_policies(
     return parse_policies(routing, sending, slot_ms)
 
 
-def promise(flow: Dataflow) -> str:
+def guarantee_in_words(flow: Dataflow) -> str:
     """Describe the delivery guarantee of an application in one line; parts without exactly-once are named.
 
     An operator without a snapshot is assumed to have no state; only its author knows.

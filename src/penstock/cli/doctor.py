@@ -15,7 +15,6 @@ from penstock.model.errors import PenstockError
 from penstock.pipeline.java import OLDEST_JAVA, java_version
 from penstock.policies.registry import PolicyKind, names
 
-EXAMPLE = "penstock doctor --start"
 OLDEST_PYTHON = (3, 11)
 LEAST_MEMORY_GB = 4.0
 COMPILED_FOR = (("word-count", "hetero-small"), ("face-detection", "field-and-cloud"))
@@ -46,6 +45,8 @@ def doctor(
     """Check Python, Java, Spark, cores and memory.
 
     It reports what is missing.
+
+    Example: penstock doctor --start
     """
     findings = [_python(), _java(), _spark(), _cores(), _memory()]
     if compile_loops:

@@ -15,7 +15,6 @@ import msgspec
 
 from penstock.api.dataflow import Dataflow
 from penstock.api.sources.pace import ArrivalProcess
-from penstock.cli.inputs import cluster as find_cluster
 from penstock.cli.inputs import described, refuse_pins
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput, PenstockError, UnknownName, choices, nearest
@@ -23,7 +22,7 @@ from penstock.model.spec import parameter_value
 from penstock.model.topology import Application
 from penstock.workloads.applications import APPLICATIONS
 from penstock.workloads.arrivals import Replay, arrivals
-from penstock.workloads.clusters import CLUSTERS
+from penstock.workloads.clusters import CLUSTERS, find_cluster
 from penstock.workloads.dataflows import DATAFLOWS, any_dataflow, dataflow
 
 SETTINGS = ("rate", "arrivals", "input")  # the options that a user's function may take

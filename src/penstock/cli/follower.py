@@ -160,11 +160,7 @@ class Follower:
     """Follows one run until it ends."""
 
     def __init__(
-        self,
-        handle: Handle,
-        display: Display,
-        duration: float | None = None,
-        changes: Sequence[Callable[[], str]] = (),
+        self, handle: Handle, display: Display, duration: float | None = None, changes: Sequence[Callable[[], str]] = ()
     ) -> None:
         self.stopped = False  # at once, with tuples in flight
         self._changes = _spread(changes, duration or 0.0, monotonic())

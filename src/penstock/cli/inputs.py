@@ -19,7 +19,7 @@ from penstock.policies.registry import PolicyKind, names, placement_policy
 from penstock.policies.streams import check, check_names
 from penstock.workloads.applications import APPLICATIONS
 from penstock.workloads.applications import application as built_in_application
-from penstock.workloads.clusters import CLUSTERS, find_cluster
+from penstock.workloads.clusters import CLUSTERS
 
 PICTURES = (".png", ".svg", ".pdf")
 MASTERS = r"local(-cluster)?(\[[^\]]*\])?$|spark://.+|yarn$|k8s://.+"
@@ -81,6 +81,17 @@ def objective_names(incomplete: str) -> list[str]:
     return [objective for objective in Objective if objective.startswith(incomplete)]
 
 
+PoliciesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Policy, NAME or NAME:PARAMETER=VALUE; repeatable; all: all others.", autocompletion=policy_names
+    ),
+]
+ObjectiveOption = Annotated[
+    str, typer.Option(help="throughput, delay, traffic or balanced.", autocompletion=objective_names)
+]
+SeedOption = Annotated[int, typer.Option(help="Random seed.", min=0)]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only print what would happen.")]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -141,11 +152,6 @@ def refuse_pins(text: str, topology: Topology, machines: Cluster) -> None:
         check_pins(topology, machines)
 
 
-def cluster(text: str) -> Cluster:
-    """Return the cluster of a file or a built-in name; a `.graph` file is a network in Repetita's format."""
-    return find_cluster(text)
-
-
 @contextmanager
 def naming(file: Path | str) -> Iterator[None]:
     """Prefix errors in fields with the file that contains them."""
@@ -156,10 +162,10 @@ def naming(file: Path | str) -> Iterator[None]:
         raise type(error)("", text if str(file) in text else f"{file}: {text}") from None
 
 
-def plan_file(path: Path, topology: Topology | None = None) -> Plan:
-    """Read a plan; reject unknown tuple policies, and those that an application cannot have."""
+def plan_file(path: Path) -> Plan:
+    """Read a plan; reject unknown tuple policies."""
     found = load_plan(path)
-    check_policies_in(found, path, topology)
+    check_policies_in(found, path)
     return found
 
 
@@ -217,6 +223,13 @@ def refuse_master(master: str | None) -> None:
     if master is not None and not re.match(MASTERS, master):
         problem = f"expected local[n], spark://host:port, yarn or k8s://…, got {master!r}"
         raise InvalidInput("master", f"{problem}; choose another --master, or leave it out")
+
+
+def refuse_numbers(**options: float | None) -> None:
+    """Reject numbers that are not above 0."""
+    for name, value in options.items():
+        if value is not None and not 0 < value < float("inf"):
+            raise InvalidInput(name, f"expected a number > 0, got {value:g}; choose another --{name.replace('_', '-')}")
 
 
 def chosen_objective(text: str) -> Objective:

@@ -61,6 +61,16 @@ console = Terminal(highlight=False, width=_table_width(sys.stdout))
 errors = Terminal(highlight=False, stderr=True, width=None if sys.stderr.isatty() else UNBOUNDED)
 
 
+def print_line(text: str, style: str | None = None) -> None:
+    """Print a text as it is, on one line however long, so that it can be copied."""
+    console.print(text, style=style, markup=False, soft_wrap=True)
+
+
+def print_note(text: str, style: str | None = None) -> None:
+    """Print a text likewise on stderr: progress, warnings, errors."""
+    errors.print(text, style=style, markup=False, soft_wrap=True)
+
+
 def print_json(value: Any) -> None:
     """Print a value as indented JSON; what is infinite or not a number becomes null."""
     print(neutral(msgspec.json.format(msgspec.json.encode(_plain(msgspec.to_builtins(value))), indent=2).decode()))

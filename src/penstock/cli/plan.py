@@ -16,20 +16,21 @@ from penstock.cli.inputs import (
     ApplicationArgument,
     ClusterArgument,
     JsonOption,
+    ObjectiveOption,
     ParametersOption,
+    PoliciesOption,
     RoutingOption,
+    SeedOption,
     SendingOption,
     SetOption,
     SlotOption,
     chosen_objective,
     chosen_parameters,
     chosen_policies,
-    objective_names,
-    policy_names,
     refuse_outputs,
     refuse_svg,
 )
-from penstock.cli.output import console, duration, fitted, number, policy_cell, print_json, size, table
+from penstock.cli.output import console, duration, fitted, number, policy_cell, print_json, print_line, size, table
 from penstock.cli.plan_latency import (
     latency_of,
     latency_record,
@@ -39,6 +40,7 @@ from penstock.cli.plan_latency import (
     print_training,
 )
 from penstock.cli.planned_load import planned_load
+from penstock.cli.plots import plot_decisions
 from penstock.cli.progress import counting
 from penstock.cli.svg import plan_svg
 from penstock.estimate.energy import RADIOS, Energy, Power
@@ -55,10 +57,42 @@ from penstock.policies.api import BoundingPolicy
 from penstock.policies.registry import placement_policy
 from penstock.policies.streams import kept_note
 
-EXAMPLE = "penstock plan log-processing hetero-small --policy all --explain --save plan.toml"
 GAP_S = 1.0  # maximum time to search for a bound
 NO_GAP = 5e-5  # a gap that is printed as 0.00 %
 SHOWN_MACHINES = 6  # of the energy by machine
+
+ModelOption = Annotated[
+    Path | None, typer.Option(help="Latency models, from penstock models train: policies then minimise latency.")
+]
+RateOption = Annotated[
+    float | None,
+    typer.Option(
+        help="Tuples per second of all sources, for --model; default: the application's own, or that of --tables."
+    ),
+]
+TablesOption = Annotated[
+    Path | None,
+    typer.Option(help="Tables, from penstock models tables: --model then uses the load of a run's last minutes."),
+]
+RunOption = Annotated[str | None, typer.Option(help="Run in --tables, if it has several: a name, or latest.")]
+ExplainOption = Annotated[
+    bool,
+    typer.Option(
+        "--explain",
+        help="Print the bottleneck of the best and what would relieve it; with --model also its slowest paths.",
+    ),
+]
+EnergyOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RADIO",
+        help="Print joules per source tuple on machines with this radio: wi-fi, lte, or "
+        "lte:cpu_watts=5; default of cpu_watts: 2.",
+    ),
+]
+SaveOption = Annotated[Path | None, typer.Option(help="Save the best as a plan (.toml, .json).")]
+PlotOption = Annotated[Path | None, typer.Option(help="Draw the comparison (.png, .svg, .pdf).")]
+SvgOption = Annotated[Path | None, typer.Option(help="Draw the best placement on the cluster (.svg).")]
 
 
 def plan(
@@ -66,53 +100,21 @@ def plan(
     cluster: ClusterArgument,
     parameter: SetOption = None,
     parameters: ParametersOption = None,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Policy, NAME or NAME:PARAMETER=VALUE; repeatable; all: all others.",
-            autocompletion=policy_names,
-        ),
-    ] = None,
-    objective: Annotated[
-        str, typer.Option(help="throughput, delay, traffic or balanced.", autocompletion=objective_names)
-    ] = "throughput",
-    model: Annotated[
-        Path | None,
-        typer.Option(help="Latency models, from penstock models train: policies then minimise latency."),
-    ] = None,
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            help="Tuples per second of all sources, for --model; default: the application's own, or that of --tables."
-        ),
-    ] = None,
-    tables: Annotated[
-        Path | None,
-        typer.Option(help="Tables, from penstock models tables: --model then uses the load of a run's last minutes."),
-    ] = None,
-    run: Annotated[str | None, typer.Option(help="Run in --tables, if it has several: a name, or latest.")] = None,
-    seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
-    explain: Annotated[
-        bool,
-        typer.Option(
-            "--explain",
-            help="Print the bottleneck of the best and what would relieve it; with --model also its slowest paths.",
-        ),
-    ] = False,
-    energy: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RADIO",
-            help="Print joules per source tuple on machines with this radio: wi-fi, lte, or "
-            "lte:cpu_watts=5; default of cpu_watts: 2.",
-        ),
-    ] = None,
-    save: Annotated[Path | None, typer.Option(help="Save the best as a plan (.toml, .json).")] = None,
+    policy: PoliciesOption = None,
+    objective: ObjectiveOption = "throughput",
+    model: ModelOption = None,
+    rate: RateOption = None,
+    tables: TablesOption = None,
+    run: RunOption = None,
+    seed: SeedOption = 0,
+    explain: ExplainOption = False,
+    energy: EnergyOption = None,
+    save: SaveOption = None,
     routing: RoutingOption = None,
     sending: SendingOption = None,
     slot_ms: SlotOption = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the comparison (.png, .svg, .pdf).")] = None,
-    svg: Annotated[Path | None, typer.Option(help="Draw the best placement on the cluster (.svg).")] = None,
+    plot: PlotOption = None,
+    svg: SvgOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Choose where each task runs; predict throughput and latency.
@@ -123,6 +125,8 @@ def plan(
     are kept in the saved plan, for run and apply. With --model the trained latency replaces delay and the objective.
     For sparcle-refined it also prints how far its rate may be from the best, as far as one second of search shows;
     sparcle-refined:bound=true searches for up to 30 s.
+
+    Example: penstock plan log-processing hetero-small --policy all --explain --save plan.toml
     """
     names = chosen_policies(policy or ["all"])
     refuse_outputs(save, plot, application, cluster)
@@ -138,8 +142,6 @@ def plan(
     if save is not None and best is not None:
         save_file(replace(planner.plan(best), tuples=tuples), save)
     if plot is not None:
-        from penstock.cli.plots import plot_decisions  # imports matplotlib
-
         plot_decisions(planner, decisions, plot)
     if svg is not None and best is not None:
         _draw(planner, best, svg)
@@ -173,11 +175,7 @@ def _with_progress(planner: Planner, names: Sequence[str], quiet: bool) -> Itera
 
 
 def _print(
-    planner: Planner,
-    decisions: Sequence[Decision],
-    best: Decision | None,
-    explain: bool,
-    power: Power | None,
+    planner: Planner, decisions: Sequence[Decision], best: Decision | None, explain: bool, power: Power | None
 ) -> None:
     topology, cluster = planner.topology, planner.cluster
     title = (
@@ -308,18 +306,14 @@ def _draw(planner: Planner, best: Decision, path: Path) -> None:
 
 
 def _print_files(
-    best: Decision | None,
-    save: Path | None,
-    drawn: Sequence[Path | None],
-    tuples: TuplePolicies,
-    planner: Planner,
+    best: Decision | None, save: Path | None, drawn: Sequence[Path | None], tuples: TuplePolicies, planner: Planner
 ) -> None:
     if save is not None:
         named = ", ".join(policies_in_words(tuples))
         saved = f"saved {save}{f' with {named}' if named else ''}"
         console.print(saved if best is not None else f"nothing saved as {save}: no placement", soft_wrap=True)
         if note := kept_note(tuples, planner.topology):
-            console.print(note, style="dim", markup=False, soft_wrap=True)
+            print_line(note, "dim")
     for path in drawn:
         if path is not None:
             console.print(f"drew {path}", soft_wrap=True)

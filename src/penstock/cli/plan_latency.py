@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.markup import escape
 
-from penstock.cli.output import console, number
+from penstock.cli.output import console, number, print_line
 from penstock.estimate.latency import LatencyModel, Prediction, load_models
 from penstock.model.cluster import Cluster
 from penstock.model.errors import FileProblem, InvalidInput
@@ -83,12 +83,12 @@ def print_paths(predicted: Prediction) -> None:
         paths = predicted.paths()
     except InvalidInput as problem:
         slowest = " → ".join(predicted.worst_path)
-        console.print(f"  slowest path: {slowest}; {problem}", soft_wrap=True, markup=False)
+        print_line(f"  slowest path: {slowest}; {problem}")
         return
     more = f" of {len(paths):,}" if len(paths) > SHOWN_PATHS else ""
     console.print(f"  slowest paths{more}, as predicted:")
     for path, seconds in islice(paths.items(), SHOWN_PATHS):
-        console.print(f"    {number(1e3 * seconds)} ms  {' → '.join(path)}", soft_wrap=True, markup=False)
+        print_line(f"    {number(1e3 * seconds)} ms  {' → '.join(path)}")
 
 
 def latency_record(planner: Planner, decision: Decision) -> dict[str, Any]:

@@ -9,15 +9,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from penstock.cli.formatting import LONGEST_NAME, phase_labels, plural
-from penstock.cli.inputs import JsonOption, RunsOption, refuse_master
-from penstock.cli.output import console, duration, number, print_json, size, table
+from penstock.cli.inputs import JsonOption, MasterOption, RunsOption, refuse_master
+from penstock.cli.output import console, duration, number, print_json, print_line, size, table
+from penstock.cli.report_plots import plot_report
 from penstock.cli.progress import spinning
 from penstock.cli.spark import on_spark
 from penstock.pipeline.report import run_report, telemetry_folder
 from penstock.pipeline.report_rows import EdgeTimes, Latencies, PhaseResult, Report
 from penstock.runtime.storage.run_folder import INFO, find_run, refuse_unwritable
 
-EXAMPLE = "penstock report word-count-20250131-142501 --output report"
 MOST_PHASES = 4  # side by side in 80 columns: the first and the last ones
 MOST_ROWS = 5  # of lists that may be long; all of them are in report.json
 LATE_S = 0.05  # minimum lag of workers that is reported
@@ -34,7 +34,7 @@ def report(
         ),
     ] = None,
     runs: RunsOption = Path("runs"),
-    master: Annotated[str | None, typer.Option(help="Spark master URL; default: embedded.")] = None,
+    master: MasterOption = None,
     output: Annotated[Path | None, typer.Option(help="Folder for tables and picture; default: RUN/report.")] = None,
     settle: Annotated[float, typer.Option(help="Seconds after each change that are not measured.", min=0)] = 2.0,
     plot: Annotated[
@@ -47,6 +47,8 @@ def report(
     A Spark job reconstructs the time of each component and stream, and compares the run's phases. A phase begins when a
     plan is applied, a task moves, tuple policies are switched, or the run marks one. --output keeps hops and tuples
     (Parquet), the report (JSON) and a picture.
+
+    Example: penstock report word-count-20250131-142501 --output report
     """
     refuse_master(master)
     folder = _found(run, runs)
@@ -54,18 +56,16 @@ def report(
     refuse_unwritable(target, "--output")
     found = _run(folder, target, master, settle, quiet=as_json)
     if plot:
-        from penstock.cli.report_plots import plot_report  # imports matplotlib
-
         with spinning(f"drawing {target / 'latency.png'}", quiet=as_json):
             plot_report(found, target / "latency.png")
     if as_json:
         print_json(found)
     else:
-        show(found)
+        show_report(found)
         _print_files(target, plot)
 
 
-def show(report: Report) -> None:
+def show_report(report: Report) -> None:
     """Print a report."""
     sections = [
         _header,
@@ -249,7 +249,7 @@ def _print_files(target: Path, plot: bool) -> None:
     if plot:
         files["picture"] = str(target / "latency.png")
     for name, path in files.items():
-        console.print(f"{name:<8} {path}", soft_wrap=True, markup=False)
+        print_line(f"{name:<8} {path}")
 
 
 def _by_phase(report: Report) -> list[tuple[str, Latencies]]:

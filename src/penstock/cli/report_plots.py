@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from matplotlib import pyplot
-from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from penstock.cli.formatting import phase_labels
-from penstock.cli.plots import BAR, BEST, GREY, save_figure
+from penstock.cli.plots import BAR, BEST, GREY, panels, save_figure, tidy
+from penstock.experiments.pictures import Axes
 from penstock.pipeline.report_rows import ComponentTimes, PhaseResult, Report
 
 PARTS = {
@@ -29,7 +27,7 @@ MOST_BARS = 4  # phases in the lower part: the first and the last ones
 
 def plot_report(report: Report, path: Path) -> None:
     """Draw latency over time, changes marked, above the mean time a tuple spends at each component, phase by phase."""
-    figure, (above, below) = pyplot.subplots(2, 1, figsize=(9, 7), height_ratios=(3, 2))
+    figure, (above, below) = panels(2, 1, 9, 7, height_ratios=(3, 2))
     _draw_timeline(above, report)
     _draw_components(below, report)
     where = f", emulated on {report.emulated}" if report.emulated else ""
@@ -43,10 +41,9 @@ def _draw_timeline(axis: Axes, report: Report) -> None:
     axis.plot(seconds, [1e3 * (row.p99 or 0.0) for row in timed], color=BEST, linewidth=1.4, label="p99")
     axis.plot(seconds, [1e3 * (row.p50 or 0.0) for row in timed], color=BAR, linewidth=1.4, label="p50")
     axis.set_yscale("log")
-    plain = FuncFormatter(lambda value, _: f"{value:g}")
     low, high = axis.get_ylim()
-    axis.yaxis.set_major_formatter(plain)
-    axis.yaxis.set_minor_formatter(plain if high < CLOSE * low else NullFormatter())
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.yaxis.set_minor_formatter("{x:g}" if high < CLOSE * low else "")
     axis.set_xlim(0, max(report.seconds, 1.0))
     axis.set_xlabel("seconds since the first tuple was due (grey: settling, not counted)")
     axis.set_ylabel("latency (ms)")
@@ -55,7 +52,7 @@ def _draw_timeline(axis: Axes, report: Report) -> None:
         close = before is not None and phase.start - before.start < LABEL_WIDTH * report.seconds
         raised = close and not raised
         _mark(axis, phase, labels[phase.number], several=len(report.phases) > 1, height=RAISED if raised else 1.01)
-    _tidy(axis)
+    tidy(axis, "y")
     axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 
@@ -90,7 +87,7 @@ def _draw_components(axis: Axes, report: Report) -> None:
     else:
         axis.set_xticks(range(len(names)), names)
     axis.set_ylabel("mean time per tuple (ms)")
-    _tidy(axis)
+    tidy(axis, "y")
     axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, reverse=True)
 
 
@@ -105,9 +102,3 @@ def _stack(axis: Axes, places: np.ndarray, rows: Sequence[ComponentTimes | None]
 def _broken(name: str) -> str:
     """Break a long compound name into two lines."""
     return name.replace("-", "-\n", 1) if len(name) > 12 else name
-
-
-def _tidy(axis: Axes) -> None:
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.grid(axis="y", linewidth=0.4, alpha=0.6)
-    axis.set_axisbelow(True)

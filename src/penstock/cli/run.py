@@ -1,16 +1,19 @@
-"""`penstock run`: run an application, show its progress, and end it."""
+"""`penstock run` and `penstock runs resume`: run an application, show its progress, and end it."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
 import typer
 from msgspec import to_builtins
+from rich.markup import escape
 
+from penstock.api.dataflow import Dataflow
 from penstock.cli.app import STOPPED
-from penstock.cli.app_spec import Target, find_target, flow_of, tuple_policies
+from penstock.cli.app_spec import Target, find_target, flow_of, guarantee_in_words, tuple_policies
 from penstock.cli.autopilot.options import (
     AutopilotOption,
+    AutopilotOptions,
     CoolDownOption,
     IntervalOption,
     MovesOption,
@@ -19,8 +22,10 @@ from penstock.cli.autopilot.options import (
     check_autopilot,
 )
 from penstock.cli.config_options import config_options, merged, naming_options, nested, with_options_of
-from penstock.cli.follower import Display, Follower, LineDisplay, NoDisplay, TableDisplay
+from penstock.cli.flows import flow_names
+from penstock.cli.follower import Display, Follower, Interrupts, LineDisplay, NoDisplay, TableDisplay
 from penstock.cli.inputs import (
+    RUN_HELP,
     JsonOption,
     ParametersOption,
     RoutingOption,
@@ -28,31 +33,52 @@ from penstock.cli.inputs import (
     SetOption,
     SlotOption,
     chosen_parameters,
-)
-from penstock.cli.output import console, errors, print_json
-from penstock.cli.run_options import (
-    ConfigOption,
-    DurationOption,
-    FlowArgument,
-    ModelOption,
-    NewRunsOption,
-    PlanOption,
-    ReportOption,
-    ResumeArgument,
-    ThenOption,
+    policy_names,
+    refuse_master,
     refuse_numbers,
-    refuse_places,
 )
-from penstock.cli.run_plans import change_to, find_plans
+from penstock.cli.output import console, errors, print_json, print_line, print_note
+from penstock.cli.report import report as print_run_report
+from penstock.cli.run_plans import Plans, change_to, find_plans
 from penstock.cli.run_view import summary
-from penstock.cli.start_display import start_run
+from penstock.model.errors import FileProblem
 from penstock.model.status import Status
 from penstock.runtime.config import Changes
 from penstock.runtime.run import Run
-from penstock.runtime.storage.run_folder import RunInfo, load
+from penstock.runtime.storage.run_folder import LATEST, RunInfo, load, refuse_unwritable
 from penstock.startup.config_file import load_changes
+from penstock.startup.prepared_run import StartCallbacks
+from penstock.startup.resume import AlreadyCompleted
+from penstock.startup.start import start
 
-EXAMPLE = "penstock run word-count --emulate hetero-small --policy r-storm --rate 1000 --duration 30"
+FlowArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="APP",
+        help="A built-in name, NAME or NAME:PARAMETER=VALUE, a file that describes an application (.toml, .json), "
+        "or your code, a Dataflow or a function that makes one: module:object, file.py:object or file.py.",
+        autocompletion=flow_names,
+    ),
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Settings of the run (.toml, .json); options override them."),
+]
+PlanOption = Annotated[Path | None, typer.Option(help="Plan file to use instead of a placement policy.")]
+ThenOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Policy to switch to during the run; repeatable: the switches divide --duration equally.",
+        autocompletion=policy_names,
+    ),
+]
+ModelOption = Annotated[
+    Path | None, typer.Option(help="Latency models for policies and the autopilot, from penstock models train.")
+]
+ReportOption = Annotated[bool, typer.Option("--report", help="Print a report of its telemetry at the end.")]
+DurationOption = Annotated[float | None, typer.Option(metavar="SECONDS", help="Time after which the run drains.")]
+NewRunsOption = Annotated[Path, typer.Option(help="Folder for run folders.")]
+ResumeArgument = Annotated[str | None, typer.Argument(metavar="RUN", help=RUN_HELP)]
 
 
 @config_options
@@ -94,23 +120,17 @@ def start_or_resume(
         alone = plan is None and resume is None  # otherwise the slot may be for policies of the plan or the resumed run
         tuples = tuple_policies(flow.application, routing, sending, slot_ms if alone else None)
         plans = find_plans(target, flow, _policy(target, named, options, plan), plan, then or [], duration, model)
-        autopilot_settings = check_autopilot(
-            autopilot,
-            shadow,
-            interval,
-            threshold,
-            max_moves,
-            cool_down,
-            application=flow.application,
+        pilot_start = check_autopilot(
+            AutopilotOptions(autopilot, shadow, interval, threshold, max_moves, cool_down),
+            flow.application,
+            settings,
             cluster=target.cluster,
-            sample_tps=settings.telemetry.sample_tps,
             model=model,
             objective=settings.planning.objective if _names(named, "planning", "objective") else None,
-            seed=settings.execution.seed,
         )
         changes = merged(target.changes(named), {"tuple_policies": to_builtins(tuples)})
         handle = start_run(flow, changes, plans, runs, target.resume, quiet=as_json)
-    pilot = autopilot_settings.attach(handle)
+    pilot = pilot_start.attach(handle)
     try:
         _follow(handle, duration, as_json, [change_to(handle, name, compute) for name, compute in plans.later])
     finally:
@@ -127,8 +147,22 @@ def run(**arguments: Any) -> None:
     flight are processed and published. Ctrl-C twice stops at once; what came after the last checkpoint is then not
     published, and is processed again when the run is resumed. Meanwhile, from another terminal: penstock status, stop,
     runs and autopilot.
+
+    Example: penstock run word-count --emulate hetero-small --policy r-storm --rate 1000 --duration 30
     """
     start_or_resume(resume=None, **arguments)
+
+
+@with_options_of(start_or_resume)
+def resume(**arguments: Any) -> None:
+    """Resume a run from its last checkpoint.
+
+    The run continues after its driver died, it failed, or it was stopped with --now. Settings that are not named keep
+    their values. Name APP only if a program started the run, or if its code has moved.
+
+    Example: penstock runs resume word-count-20250131-142501
+    """
+    start_or_resume(**{**arguments, "resume": arguments["resume"] or LATEST})
 
 
 def _settings(
@@ -157,9 +191,7 @@ def _policy(target: Target, named: Changes, options: Mapping[str, object], plan:
 
 
 def _report(handle: Run, as_json: bool) -> None:
-    from penstock.cli.report import report  # imports pyspark
-
-    report(str(handle.folder), as_json=as_json)
+    print_run_report(str(handle.folder), as_json=as_json)
 
 
 def _follow(handle: Run, duration: float | None, as_json: bool, changes: list[Callable[[], str]]) -> None:
@@ -174,7 +206,7 @@ def _follow(handle: Run, duration: float | None, as_json: bool, changes: list[Ca
         _summarise(status, info)
     if status.phase == "failed" or status.error:
         why = " ".join(status.error.split()) or "no reason was recorded"
-        errors.print(f"error: {why}; more in {info.log_path}", style="red", markup=False, soft_wrap=True)
+        print_note(f"error: {why}; more in {info.log_path}", "red")
         raise typer.Exit(1)
     if follower.stopped:
         raise typer.Exit(STOPPED)
@@ -189,4 +221,76 @@ def _display(as_json: bool) -> Display:
 def _summarise(status: Status, info: RunInfo) -> None:
     console.print()
     for name, text in summary(status, info):
-        console.print(f"{name:<10}{text}", markup=False, soft_wrap=True)
+        print_line(f"{name:<10}{text}")
+
+
+def refuse_places(master: str | None, source: str | None, folders: dict[str, Path | None]) -> None:
+    """Reject an invalid master URL, a missing input, and folders that cannot be written."""
+    refuse_master(master)
+    if source is not None and not Path(source).exists():
+        raise FileProblem(f"{source}: cannot be read, there is no such file or folder; choose another --input")
+    for option, folder in folders.items():
+        if folder is not None:
+            refuse_unwritable(folder, f"--{option}")
+
+
+def start_run(flow: Dataflow, changes: Changes, plans: Plans, runs: Path, resume: Path | None, *, quiet: bool) -> Run:
+    """Start the application and print its progress; Ctrl-C takes effect between two steps."""
+
+    def progress(text: str) -> None:
+        if interrupts.count:
+            raise KeyboardInterrupt
+        display.show_progress(text)
+
+    try:
+        with Interrupts() as interrupts, _StartDisplay(flow, quiet) as display:
+            return start(
+                flow,
+                config=changes,
+                plan=plans.first,
+                policy=plans.policy,
+                runs=runs,
+                resume=resume,
+                callbacks=StartCallbacks(progress=progress, notify=display.notify),
+            )
+    except AlreadyCompleted as completed:
+        if not completed.published:
+            raise
+        print_line(str(completed))
+        raise typer.Exit from None
+    except KeyboardInterrupt:
+        raise typer.Abort("stopped while it was starting") from None
+
+
+class _StartDisplay:
+    """Prints the delivery guarantee of the application, then the progress of the start."""
+
+    def __init__(self, flow: Dataflow, quiet: bool) -> None:
+        self._flow, self._quiet, self._terminal, self._shown = flow, quiet, errors, ""
+        self._spinner = errors.status(f"starting {flow.name}")
+
+    def __enter__(self) -> Self:
+        if self._terminal.is_terminal and not self._quiet:
+            self._spinner.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._spinner.stop()
+
+    def notify(self, text: str) -> None:
+        """Print a line that stays."""
+        if not self._quiet:
+            style = "yellow" if text.startswith("warning: ") else None
+            self._terminal.print(text, markup=False, soft_wrap=True, style=style)
+
+    def show_progress(self, text: str) -> None:
+        """Show the step that the start waits for."""
+        if self._quiet or text == self._shown:
+            return
+        if not self._shown:  # no setting was rejected
+            self.notify(guarantee_in_words(self._flow))
+        self._shown = text
+        if self._terminal.is_terminal:
+            self._spinner.update(escape(text))
+        else:
+            self.notify(text)

@@ -35,14 +35,7 @@ STEADY = 6  # minimum cells of a column of figures, so that its width stays the 
 NAME_WIDTH = 20  # cells of machines' names before they are folded; more if there is room
 FIGURE = 5  # cells of a figure of a machine
 LATE = "late"  # the note of a machine whose emulation lags
-SPARED = (
-    "machines",
-    "out",
-    "tasks",
-    "blocked",
-    "processing",
-    "p50",
-)  # columns that are dropped first, in this order
+SPARED = ("machines", "out", "tasks", "blocked", "processing", "p50")  # columns that are dropped first, in this order
 WINDOWED = ("rate", "queue", "out", "blocked")  # current values, hidden once a run has ended
 FEWEST_MACHINES = 3  # minimum rows of machines, however low the terminal
 
@@ -383,14 +376,14 @@ def summary(status: Status, info: RunInfo) -> list[tuple[str, str]]:
 def next_steps(info: RunInfo) -> list[tuple[str, str]]:
     """Return the files of a run that has ended, and the commands to try next."""
     lines = [("telemetry", str(info.telemetry_path))]
-    if files := published(info):
+    if files := count_published(info):
         lines.append(("output", f"{info.output_path}, {plural(files, 'file')} published"))
     if resumable := find_resume_point(info):
         lines.append(("next", f"penstock runs resume {info.called} {resumable}"))
     return [*lines, ("next", f"penstock report {info.called}")]
 
 
-def published(info: RunInfo) -> int:
+def count_published(info: RunInfo) -> int:
     """Return the number of published files in a run's output."""
     return sum(path.is_file() and not path.name.startswith("_") for path in info.output_path.rglob("*"))
 

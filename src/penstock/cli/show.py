@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.api.dataflow import Dataflow
-from penstock.cli.app_spec import promise
+from penstock.cli.app_spec import guarantee_in_words
 from penstock.cli.drawing import draw, facts
 from penstock.cli.flows import both, find_flow, names_code, with_parameters
 from penstock.cli.inputs import (
@@ -22,8 +22,7 @@ from penstock.cli.inputs import (
     is_network,
     refuse_svg,
 )
-from penstock.cli.inputs import cluster as find_cluster
-from penstock.cli.output import console, print_json, table, terminal_width
+from penstock.cli.output import console, print_json, print_line, table, terminal_width
 from penstock.cli.planned_load import PlannedLoad, load_of_built_in, planned_load
 from penstock.cli.svg import svg as draw_svg
 from penstock.model.cluster import Cluster
@@ -32,9 +31,7 @@ from penstock.model.files import load_any, write_whole
 from penstock.model.plan import Plan
 from penstock.model.topology import Application
 from penstock.workloads.applications import APPLICATIONS, application
-from penstock.workloads.clusters import CLUSTERS, cluster
-
-EXAMPLE = "penstock show plan.toml --svg plan.svg"
+from penstock.workloads.clusters import CLUSTERS, cluster, find_cluster
 
 
 def thing_names(incomplete: str) -> list[str]:
@@ -65,6 +62,8 @@ def show(
 
     A component's ×8 means that it has 8 tasks; a stream's ×10, that it carries 10 tuples per tuple of its source. With
     its application and cluster, a plan shows free slots, how busy machines and links are, and the bottleneck.
+
+    Example: penstock show plan.toml --svg plan.svg
     """
     if thing is None:
         _list_built_in(as_json)
@@ -79,12 +78,12 @@ def show(
     if as_json:
         print_json({_kind(found): found, "facts": facts(found)})
     elif svg is not None:
-        console.print(f"drew {svg}", markup=False, soft_wrap=True)
+        print_line(f"drew {svg}")
     else:
         for line in draw(found, terminal_width(), load):
             console.print(line, no_wrap=True, overflow="ignore", crop=False)
         if flow is not None:
-            console.print(promise(flow), markup=False, soft_wrap=True)
+            print_line(guarantee_in_words(flow))
 
 
 def _user_flow(text: str, parameters: Mapping[str, Any]) -> Dataflow | None:

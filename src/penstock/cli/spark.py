@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from penstock.cli.output import errors
+from penstock.cli.output import errors, print_note
 from penstock.cli.progress import spinning
 from penstock.pipeline.session import session
 
@@ -29,7 +29,7 @@ def on_spark(
         def log_step(doing: str) -> None:
             show(doing)
             if not quiet and not errors.is_terminal:
-                errors.print(doing, markup=False, soft_wrap=True)
+                print_note(doing)
 
         log_step(f"reading {reads} on {spark.sparkContext.master}")
         yield spark, log_step

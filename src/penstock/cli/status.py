@@ -10,7 +10,7 @@ from rich.text import Text
 
 from penstock.cli.follower import LineDisplay, TableDisplay, log_text
 from penstock.cli.inputs import JsonOption, RunArgument, RunsOption
-from penstock.cli.output import console, neutral, print_json
+from penstock.cli.output import console, neutral, print_json, print_line
 from penstock.cli.run_view import clock, next_steps, summary, view
 from penstock.model.errors import PenstockError
 from penstock.model.status import Status
@@ -19,7 +19,6 @@ from penstock.runtime.storage.checkpoints import load_manifest, numbers
 from penstock.runtime.storage.disk import Posix
 from penstock.runtime.storage.run_folder import NoRun, RunInfo, find_current, last_status, outcome
 
-EXAMPLE = "penstock status word-count-20250131-142501 --watch"
 WATCH_SECONDS = 1.0  # between two updates
 
 
@@ -33,6 +32,8 @@ def status(
 
     Rates and times are of the last seconds; p50 and p99 are of sampled tuples. For a run that has ended it shows the
     outcome (completed, stopped, failed, died), why it ended, its totals and its last checkpoint.
+
+    Example: penstock status word-count-20250131-142501 --watch
     """
     info = find_current(run, runs)
     if outcome(info)[0]:
@@ -96,7 +97,7 @@ def _print_ended(info: RunInfo, as_json: bool) -> None:
         )
         lines.insert(len(lines) - 1, ("checkpoint", f"{latest['number']}, the last, {tuples}"))
     for name, text in lines:
-        console.print(f"{name:<12}{text}", markup=False, soft_wrap=True)
+        print_line(f"{name:<12}{text}")
 
 
 def _times(info: RunInfo) -> str:

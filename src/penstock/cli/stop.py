@@ -7,12 +7,10 @@ from typing import Annotated
 import typer
 
 from penstock.cli.inputs import JsonOption, RunArgument, RunsOption
-from penstock.cli.output import console, errors, print_json
+from penstock.cli.output import print_json, print_line, print_note
 from penstock.cli.run_view import find_resume_point
 from penstock.runtime.control_socket import DrainRun, StopRun, Unanswered, ask
 from penstock.runtime.storage.run_folder import find_running
-
-EXAMPLE = "penstock stop word-count-20250131-142501 --now"
 
 
 def stop(
@@ -28,11 +26,13 @@ def stop(
     Its sources stop, all tuples in flight are processed, all output is published, then it ends. With --now nothing
     after the last checkpoint is published; penstock runs resume continues from there. The command waits for the end;
     Ctrl-C stops the waiting only.
+
+    Example: penstock stop word-count-20250131-142501 --now
     """
 
     def say() -> None:
         if not as_json:
-            errors.print(f"{'stopping' if now else 'draining'} {info.run}", markup=False, soft_wrap=True)
+            print_note(f"{'stopping' if now else 'draining'} {info.run}")
 
     info = find_running(run, runs)
     with suppress(Unanswered):  # it ended before it could answer
@@ -41,4 +41,4 @@ def stop(
         print_json({"run": info.run, "drained": not now, "telemetry": str(info.telemetry_path)})
     else:
         then = f"runs resume {info.called}" if now and find_resume_point(info) else f"report {info.called}"
-        console.print(f"{info.run} has ended; next: penstock {then}", markup=False, soft_wrap=True)
+        print_line(f"{info.run} has ended; next: penstock {then}")

@@ -1,8 +1,9 @@
 """The tree of commands: where each is, what it does, and for whom; its module is imported only when it is used.
 
-A command's module has a function, which typer turns into the command, and `EXAMPLE`, one line that shows its use.
+Typer turns a function into the command. The last line of its docstring is an example of its use.
 """
 
+import inspect
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -37,45 +38,45 @@ class Section(NamedTuple):
 
 
 RUNS = (
-    Entry("list", OPERATOR, "List all runs, newest first.", "runs.list:list_runs"),
-    Entry("resume", OPERATOR, "Resume a run from its last checkpoint.", "runs.resume:resume"),
+    Entry("list", OPERATOR, "List all runs, newest first.", "runs.folders:list_runs"),
+    Entry("resume", OPERATOR, "Resume a run from its last checkpoint.", "run:resume"),
     Entry("move", OPERATOR, "Move one task of a running application to another machine or slot.", "runs.move:move"),
     Entry(
         "apply", OPERATOR, "Change a running application to another plan or other tuple policies.", "runs.apply:apply"
     ),
     Entry("limit", OPERATOR, "Limit the rate of a running application's sources.", "runs.limit:limit"),
     Entry("checkpoints", OPERATOR, "List the checkpoints of a run, or inspect one.", "runs.checkpoints:checkpoints"),
-    Entry("clean", OPERATOR, "Remove the folders of runs that have ended.", "runs.clean:clean"),
+    Entry("clean", OPERATOR, "Remove the folders of runs that have ended.", "runs.folders:clean"),
 )
-PLANS = (Entry("diff", PLANNER, "Compare two plans: moved tasks, tuple policies, predictions.", "plans.diff:diff"),)
+PLANS = (Entry("diff", PLANNER, "Compare two plans: moved tasks, tuple policies, predictions.", "plan_diff:diff"),)
 POLICIES = (
-    Entry("list", PLANNER, "List every policy by what it decides.", "policies.list:list_policies"),
-    Entry("show", PLANNER, "Show a policy's description and parameters.", "policies.show:show_policy"),
+    Entry("list", PLANNER, "List every policy by what it decides.", "policies:list_policies"),
+    Entry("show", PLANNER, "Show a policy's description and parameters.", "policies:show_policy"),
 )
 AUTOPILOT = (
-    Entry("set", OPERATOR, "Set the policy that moves the tasks of a running application.", "autopilot.set:set_policy"),
-    Entry("off", OPERATOR, "Disable the autopilot of a running application.", "autopilot.off:off"),
-    Entry("status", OPERATOR, "Show the autopilot of a running application.", "autopilot.status:status"),
     Entry(
-        "history", OPERATOR, "List the autopilot's decisions and their measured effects.", "autopilot.history:history"
+        "set", OPERATOR, "Set the policy that moves the tasks of a running application.", "autopilot.control:set_policy"
+    ),
+    Entry("off", OPERATOR, "Disable the autopilot of a running application.", "autopilot.control:off"),
+    Entry("status", OPERATOR, "Show the autopilot of a running application.", "autopilot.control:status"),
+    Entry(
+        "history", OPERATOR, "List the autopilot's decisions and their measured effects.", "autopilot.decisions:history"
     ),
     Entry(
         "explain",
         OPERATOR,
         "Explain a decision: its inputs, its alternatives, its outcome.",
-        "autopilot.explain:explain",
+        "autopilot.decisions:explain",
     ),
 )
 CLUSTER = (
     Entry(
         "admit", OPERATOR, "Admit an application to a cluster, or explain why it is rejected.", "cluster.admit:admit"
     ),
-    Entry("release", OPERATOR, "Remove an application from a cluster's book.", "cluster.release:release"),
-    Entry(
-        "priority", OPERATOR, "Change the priority of a best-effort application.", "cluster.priority:change_priority"
-    ),
-    Entry("fail", OPERATOR, "Mark a machine, a switch or a link as failed.", "cluster.fail:fail"),
-    Entry("restore", OPERATOR, "Mark an element as working again, or change its capacity.", "cluster.restore:restore"),
+    Entry("release", OPERATOR, "Remove an application from a cluster's book.", "cluster.changes:release"),
+    Entry("priority", OPERATOR, "Change the priority of a best-effort application.", "cluster.changes:change_priority"),
+    Entry("fail", OPERATOR, "Mark a machine, a switch or a link as failed.", "cluster.changes:fail"),
+    Entry("restore", OPERATOR, "Mark an element as working again, or change its capacity.", "cluster.changes:restore"),
     Entry("book", OPERATOR, "Show the admitted applications and the use of each element.", "cluster.book:book"),
     Entry("serve", OPERATOR, "Run the admitted applications at their booked rates.", "cluster.serve:serve"),
 )
@@ -161,11 +162,13 @@ class LazyCommand(TyperCommand):
 
     def load(self) -> TyperCommand:
         """Import the command's module and return the command with its options."""
-        module_name, _, function = self.entry.function.partition(":")
-        module = import_module(f"penstock.cli.{module_name}")
+        module_name, _, name = self.entry.function.partition(":")
+        function = getattr(import_module(f"penstock.cli.{module_name}"), name)
+        description, _, example = str(inspect.getdoc(function)).rpartition("\n\nExample: ")
         alone = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
-        alone.command(self.entry.name, epilog=f"Example: {module.EXAMPLE}", context_settings=dict(SETTINGS))(
-            getattr(module, function)
+        settings = dict(SETTINGS)
+        alone.command(self.entry.name, help=description, epilog=f"Example: {example}", context_settings=settings)(
+            function
         )
         command = typer.main.get_command(alone)
         assert isinstance(command, TyperCommand)

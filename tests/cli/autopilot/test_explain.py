@@ -6,7 +6,7 @@ import pytest
 from penstock.autopilot.control_target import Reading
 from penstock.autopilot.guard import Guard
 from penstock.autopilot.ledger import Inputs
-from penstock.cli.autopilot.explain import scored_by
+from penstock.cli.autopilot.decisions import scored_by
 
 INPUTS = Inputs(
     policy="predictive", objective="delay", seed=1, placement={"in[0]": "m0/0"}, rates={"in": 100.0}, held_s=0.1,

@@ -11,7 +11,7 @@ from penstock.autopilot.control_target import Reading
 from penstock.autopilot.guard import Guard
 from penstock.autopilot.ledger import LEDGER, Inputs, Ledger
 from penstock.autopilot.proposal import Proposal
-from penstock.cli.autopilot.history_plots import in_force, stretches
+from penstock.cli.autopilot.decisions import in_force, stretches
 from penstock.model.cluster import Cluster
 from penstock.model.topology import Application
 from penstock.runtime.storage.run_folder import create, load, mark_ended

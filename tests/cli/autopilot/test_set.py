@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.cli.autopilot.options import check_autopilot
-from penstock.cli.autopilot.status import line
+from penstock.cli.autopilot.control import pilot_line
+from penstock.cli.autopilot.options import AutopilotOptions, check_autopilot
 from penstock.estimate.latency import Loads, save_models
 from penstock.model.instance import Instance
 from penstock.model.status import PilotStatus
+from penstock.runtime.config import RunConfig
 from penstock.workloads.applications import application
 from penstock.workloads.clusters import cluster
 from tests.conftest import Ran
@@ -50,8 +51,8 @@ def test_asks_and_steers_the_autopilot_of_a_run(penstock: Penstock, run: Served)
 
 def test_says_of_one_that_is_put_off_what_it_still_ends() -> None:
     still = PilotStatus(policy=None, state="measuring after decision 2")
-    assert line(still, disabled=True) == "autopilot off, after what is in progress: measuring after decision 2"
-    assert line(PilotStatus(policy=None), disabled=True) == "autopilot off"
+    assert pilot_line(still, disabled=True) == "autopilot off, after what is in progress: measuring after decision 2"
+    assert pilot_line(PilotStatus(policy=None), disabled=True) == "autopilot off"
 
 
 def test_refuses_a_policy_that_nobody_knows_before_asking(penstock: Penstock, run: Served) -> None:
@@ -119,7 +120,7 @@ def test_run_warns_of_a_predictive_policy_without_models(
     capsys: pytest.CaptureFixture[str], policy: str, objective: str | None, expected: str
 ) -> None:
     words = application("word-count")
-    check_autopilot(policy, False, None, None, None, None, application=words, sample_tps=None, objective=objective)
+    check_autopilot(AutopilotOptions(policy), words, RunConfig(), objective=objective)
     heard = capsys.readouterr().err
     assert heard == (f"warning: {expected}; add their file with --model\n" if expected else "")
 

@@ -40,7 +40,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_any_work(
     (tmp_path / "file").write_text("")
     ran = penstock("lab", "reproduce", "potus", "--output", tmp_path / "file" / "results")
     assert ran.code == 2
-    assert "is not a folder that may be written; choose --output" in ran.err
+    assert "is not a folder; choose another --output" in ran.err
 
 
 @pytest.fixture

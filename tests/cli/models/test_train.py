@@ -8,8 +8,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from penstock.autopilot.pilot import caution
-from penstock.cli.autopilot.options import check_autopilot
-from penstock.cli.models.evaluate import show
+from penstock.cli.autopilot.options import AutopilotOptions, check_autopilot
+from penstock.cli.models.evaluate import show_accuracy
 from penstock.cli.models.train import report_damage
 from penstock.estimate.latency import Loads
 from penstock.estimate.latency_models import LatencyModels, load_models, save_models
@@ -19,6 +19,7 @@ from penstock.model.files import save
 from penstock.model.instance import Instance
 from penstock.model.topology import Application, Component, Kind, Stream
 from penstock.pipeline.accuracy import Compared
+from penstock.runtime.config import RunConfig
 from penstock.workloads.applications import application
 from penstock.workloads.clusters import cluster
 from tests.conftest import Ran
@@ -171,9 +172,7 @@ def test_warns_of_models_that_were_trained_on_other_machines(
         assert remedy in text
     capsys.readouterr()
     words, machines = application("word-count"), cluster("li-10")
-    check_autopilot(
-        None, False, None, None, None, None, model=models, application=words, cluster=machines, sample_tps=1.0
-    )
+    check_autopilot(AutopilotOptions(), words, RunConfig(), model=models, cluster=machines)
     assert expected in capsys.readouterr().err
 
 
@@ -248,7 +247,7 @@ def test_trains_and_evaluates(penstock: Penstock, tmp_path: Path) -> None:
 def test_the_picture_of_accuracy_names_its_axes_their_unit_and_its_colours(tmp_path: Path) -> None:
     import matplotlib
 
-    from penstock.cli.models.evaluate_plots import plot_accuracy
+    from penstock.cli.models.evaluate import plot_accuracy
 
     kinds = [("component", "split"), ("stream", "split->count"), ("overall", "paths"), ("overall", "trees")]
     predicted = {"model": [0.001, 0.002], "linear": [0.001, 0.003], "mean": [0.0015, 0.0015]}
@@ -268,7 +267,7 @@ def test_shows_accuracy_beside_that_of_simpler_models(capsys: pytest.CaptureFixt
         Compared("overall", "trees", [2e-3] * 2, predicted),
     ]
     notes = {"component split": {"accuracy": 0.925, "rows": 40}}
-    show(rows, LatencyModels({}, {}, application="words", notes=notes))
+    show_accuracy(rows, LatencyModels({}, {}, application="words", notes=notes))
     printed = capsys.readouterr().out
     assert "overall, whole tuples" in printed
     for share in ("90.0 %", "50.0 %", "0.0 %", "92.5 %"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.cli.runs.clean import age
+from penstock.cli.runs.folders import age
 from penstock.model.errors import InvalidInput
 from penstock.runtime.storage.run_folder import RunInfo, RunLock, create, load, mark_ended, write_info
 from tests.cli.test_status import dead

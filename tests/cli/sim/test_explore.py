@@ -10,7 +10,7 @@ import pytest
 
 import penstock as ps
 from penstock.cli.sim.explore import _conclude
-from penstock.exploration.index import Explored, Index
+from penstock.exploration.index import Explored, Index, Trials
 from penstock.exploration.twin_exploration import explore_twin
 from penstock.model.costs import ComponentCosts, Costs
 from penstock.model.errors import InvalidInput
@@ -112,7 +112,7 @@ def test_one_that_ends_early_has_an_index_of_what_was_tried(
 
     application = msgspec.structs.replace(ps.application("word-count"), rate_tps={"source": 100.0})
     machines, out = ps.cluster("homogeneous-8"), tmp_path / "out"
-    index = explore_twin(application, machines, out, placements=9, settle_s=0.0, hold_s=1.0, window_s=1.0, tried=tried)
+    index = explore_twin(application, machines, out, Trials(9, 1.0, 0.0, 1.0, margin=0.1, tried=tried))
     assert index.stopped == expected
     assert sorted(index.runs) == sorted(path.stem for path in out.glob("*.parquet")) == ["explore-000", "explore-001"]
     _conclude(index, out / "placements.json")

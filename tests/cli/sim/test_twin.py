@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.cli.sim.twin_plots import RAREST, longer
+from penstock.cli.sim.twin import RAREST, longer
 from penstock.model.costs import Costs
 from penstock.model.files import save
 from tests.conftest import Ran

@@ -2,19 +2,20 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from penstock.autopilot.guard import Guard
 from penstock.autopilot.pilot import Pilot, attach, caution
 from penstock.cli.inputs import policy_names
-from penstock.cli.output import errors
+from penstock.cli.output import print_note
 from penstock.estimate.latency import load_models
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput
 from penstock.model.topology import Application
 from penstock.policies.registry import placement_policy
+from penstock.runtime.config import RunConfig
 from penstock.runtime.run import Run
 
 
@@ -54,9 +55,20 @@ CoolDownOption = Annotated[
 ]
 
 
+class AutopilotOptions(NamedTuple):
+    """The autopilot options of a command line."""
+
+    policy: str | None = None
+    shadow: bool = False
+    interval: float | None = None
+    threshold: str | None = None
+    max_moves: int | None = None
+    cool_down: float | None = None
+
+
 @dataclass(frozen=True)
-class AutopilotSettings:
-    """The checked settings of an autopilot."""
+class AutopilotStart:
+    """The checked settings of the autopilot of a run that starts."""
 
     policy: str | None
     shadow: bool
@@ -82,21 +94,16 @@ class AutopilotSettings:
 
 
 def check_autopilot(
-    policy: str | None,
-    shadow: bool,
-    interval: float | None,
-    threshold: str | None,
-    max_moves: int | None,
-    cool_down: float | None,
-    *,
+    requested: AutopilotOptions,
     application: Application,
+    config: RunConfig,
+    *,
     cluster: Cluster | None = None,
-    sample_tps: float | None,
     model: Path | None = None,
     objective: str | None = None,
-    seed: int = 0,
-) -> AutopilotSettings:
+) -> AutopilotStart:
     """Check the options of the autopilot before the run starts; warn if its policy lacks models that it needs."""
+    policy, shadow, interval, threshold, max_moves, cool_down = requested
     options = {"shadow": shadow or None, "interval": interval, "threshold": threshold}
     options |= {"max-moves": max_moves, "cool-down": cool_down}
     if policy is None:
@@ -104,7 +111,7 @@ def check_autopilot(
             raise InvalidInput(unused[0], f"expected --autopilot POLICY with --{unused[0]}, got none; name one")
     else:
         placement_policy(policy)
-        if sample_tps == 0:
+        if config.telemetry.sample_tps == 0:
             raise InvalidInput("sample", "an autopilot needs latencies, got none to be sampled; leave --sample out")
     if model is not None:  # even without a policy: `penstock autopilot set` may set one later
         models = load_models(model)
@@ -114,13 +121,14 @@ def check_autopilot(
     limits["threshold"] = None if threshold is None else share("threshold", threshold)
     guard = Guard(**{name: value for name, value in limits.items() if value is not None})  # type: ignore[arg-type]
     warn(caution(policy, "" if model is None else str(model), objective))
-    return AutopilotSettings(policy, shadow, guard, model, objective, seed, cluster is not None)
+    seed = config.execution.seed
+    return AutopilotStart(policy, shadow, guard, model, objective, seed, cluster is not None)
 
 
 def warn(caution: str) -> None:
     """Print a warning about the autopilot's policy, unless it is empty."""
     if caution:
-        errors.print(f"warning: {caution}", style="yellow", markup=False, soft_wrap=True)
+        print_note(f"warning: {caution}", "yellow")
 
 
 def share(name: str, text: str) -> float:

@@ -13,10 +13,10 @@ from penstock.admission import admit as admit_to_book
 from penstock.cli.cluster.books import (
     BOOK,
     BookOption,
+    booking_in_words,
     changes_json,
     load_book,
     print_changes,
-    promise,
     share,
     until_saved,
 )
@@ -24,6 +24,7 @@ from penstock.cli.flows import find_application, with_parameters
 from penstock.cli.formatting import plural
 from penstock.cli.inputs import (
     ApplicationArgument,
+    DryRunOption,
     JsonOption,
     ParametersOption,
     SetOption,
@@ -31,7 +32,6 @@ from penstock.cli.inputs import (
     cluster_names,
     policy_names,
 )
-from penstock.cli.inputs import cluster as find_cluster
 from penstock.cli.output import console, number, print_json
 from penstock.model.book import Book, BookedPath, Booking
 from penstock.model.cluster import Cluster, machine_of
@@ -39,69 +39,75 @@ from penstock.model.entity import to_invalid_input
 from penstock.model.errors import FileProblem, InvalidInput, UnknownName, nearest
 from penstock.model.plan import digest
 from penstock.model.topology import Application
+from penstock.workloads.clusters import find_cluster
 
 POLICY = "sparcle"
 
-EXAMPLE = "penstock cluster admit face-detection field-and-cloud --pin camera=field1 --pin consumer=field1 --rate 0.1"
+ClusterArgument = Annotated[
+    str | None,
+    typer.Argument(
+        help="The cluster, a file or a built-in name; needed for the first application.", autocompletion=cluster_names
+    ),
+]
+NamedOption = Annotated[
+    str | None,
+    typer.Option("--cluster", help="The cluster, if it is not the second argument.", autocompletion=cluster_names),
+]
+RateOption = Annotated[
+    float | None,
+    typer.Option(help="Guaranteed source tuples per second, of all sources together; default: best effort."),
+]
+AvailabilityOption = Annotated[
+    float | None, typer.Option(help="Required share of the time in which the rate, or any path, is available.")
+]
+BestEffortOption = Annotated[
+    bool, typer.Option("--best-effort", help="Give it a fair share of what guaranteed applications leave.")
+]
+PriorityOption = Annotated[float | None, typer.Option(help="Weight among best-effort applications; default: 1.")]
+PinOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Pin tasks: COMPONENT=MACHINE for all of a component, COMPONENT=MACHINE,MACHINE for one each; repeatable."
+    ),
+]
+NameOption = Annotated[str | None, typer.Option("--as", help="The name in the book; default: the application's own.")]
+PolicyOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Policy that places each path; default: sparcle; with --again: unchanged.", autocompletion=policy_names
+    ),
+]
+PathsOption = Annotated[int, typer.Option(help="Maximum paths.", min=1)]
+EstimateOption = Annotated[
+    bool, typer.Option("--estimate", help="Allow more than 16 paths; their availability is then estimated.")
+]
+SeedOption = Annotated[
+    int | None, typer.Option(help="Random seed of policies and estimates; default: 0; with --again: unchanged.", min=0)
+]
+AgainOption = Annotated[
+    bool, typer.Option("--again", help="Find new paths for an application in the book, by its name there.")
+]
 
 
 def admit(
     application: ApplicationArgument,
-    cluster: Annotated[
-        str | None,
-        typer.Argument(
-            help="The cluster, a file or a built-in name; needed for the first application.",
-            autocompletion=cluster_names,
-        ),
-    ] = None,
+    cluster: ClusterArgument = None,
     parameter: SetOption = None,
     parameters: ParametersOption = None,
-    named: Annotated[
-        str | None,
-        typer.Option("--cluster", help="The cluster, if it is not the second argument.", autocompletion=cluster_names),
-    ] = None,
-    rate: Annotated[
-        float | None,
-        typer.Option(help="Guaranteed source tuples per second, of all sources together; default: best effort."),
-    ] = None,
-    availability: Annotated[
-        float | None, typer.Option(help="Required share of the time in which the rate, or any path, is available.")
-    ] = None,
-    best_effort: Annotated[
-        bool, typer.Option("--best-effort", help="Give it a fair share of what guaranteed applications leave.")
-    ] = False,
-    priority: Annotated[float | None, typer.Option(help="Weight among best-effort applications; default: 1.")] = None,
-    pin: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Pin tasks: COMPONENT=MACHINE for all of a component, COMPONENT=MACHINE,MACHINE for "
-            "one each; repeatable."
-        ),
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option("--as", help="The name in the book; default: the application's own.")
-    ] = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            help="Policy that places each path; default: sparcle; with --again: unchanged.",
-            autocompletion=policy_names,
-        ),
-    ] = None,
-    paths: Annotated[int, typer.Option(help="Maximum paths.", min=1)] = 8,
-    estimate: Annotated[
-        bool,
-        typer.Option("--estimate", help="Allow more than 16 paths; their availability is then estimated."),
-    ] = False,
-    seed: Annotated[
-        int | None,
-        typer.Option(help="Random seed of policies and estimates; default: 0; with --again: unchanged.", min=0),
-    ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Find new paths for an application in the book, by its name there.")
-    ] = False,
+    named: NamedOption = None,
+    rate: RateOption = None,
+    availability: AvailabilityOption = None,
+    best_effort: BestEffortOption = False,
+    priority: PriorityOption = None,
+    pin: PinOption = None,
+    name: NameOption = None,
+    policy: PolicyOption = None,
+    paths: PathsOption = 8,
+    estimate: EstimateOption = False,
+    seed: SeedOption = None,
+    again: AgainOption = False,
     book: BookOption = BOOK,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would happen.")] = False,
+    dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Admit an application to a cluster, or explain why it is rejected.
@@ -114,6 +120,8 @@ def admit(
 
     A rate is that of all sources together, divided as the application's rate_tps says, else equally. If somebody else
     changes the book meanwhile, the decision is made again.
+
+    Example: penstock cluster admit face-detection field-and-cloud --pin camera=field1 --rate 0.1
     """
     cluster = _one_of(cluster, named)
     if again:
@@ -258,7 +266,7 @@ def _print(result: Admitted | Refused, before: Book, file: Path, dry_run: bool) 
         return
     booking = result.booking
     would = "would be admitted" if dry_run else "admitted"
-    console.print(f"[green]{would}[/] [bold]{booking.name}[/]: {promise(booking)}, paths by {booking.policy}")
+    console.print(f"[green]{would}[/] [bold]{booking.name}[/]: {booking_in_words(booking)}, paths by {booking.policy}")
     enough = ", all that it offers" if booking.sated else ""
     console.print(f"  rate now {number(booking.rate_tps)}/s over {plural(len(booking.paths), 'path')}{enough}")
     requested = "" if booking.availability is None else f", requested {share(booking.availability)}"

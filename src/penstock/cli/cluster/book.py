@@ -8,18 +8,16 @@ import typer
 
 from penstock.admission import Usage, find_unmet, measure_usage
 from penstock.admission.reconciler.state import ReconcilerState, read_state
-from penstock.cli.cluster.books import BOOK, BookOption, load_book, needed, print_changes, promise, share
+from penstock.cli.cluster.books import BOOK, BookOption, booking_in_words, load_book, needed, print_changes, share
 from penstock.cli.drawing.usage import draw_usage
 from penstock.cli.formatting import plural
 from penstock.cli.inputs import JsonOption, refuse_svg
-from penstock.cli.output import console, number, print_json, table, terminal_width
+from penstock.cli.output import console, number, print_json, print_line, table, terminal_width
 from penstock.cli.svg.cluster import cluster_svg
 from penstock.model.book import Book, Booking
 from penstock.model.files import write_whole
 
 FULLEST = 12  # elements that the table names
-
-EXAMPLE = "penstock cluster book --svg edge.svg"
 
 
 def book(
@@ -32,6 +30,8 @@ def book(
     A guaranteed application has its rate reserved; the others share the rest, in proportion to their priorities where
     they compete. Used is what all of them together may take at their current rates. Of the time is the long-run share
     of it in which an application is served, at current capacities; it is red where that is less than requested.
+
+    Example: penstock cluster book --svg edge.svg
     """
     refuse_svg(svg)
     found = load_book(path)
@@ -43,7 +43,7 @@ def book(
         return
     _print(found, used, state, path)
     if svg is not None:
-        console.print(f"drew {svg}", markup=False, soft_wrap=True)
+        print_line(f"drew {svg}")
 
 
 def fullness(book: Book, used: tuple[Usage, ...]) -> dict[str, float | None]:
@@ -85,7 +85,7 @@ def _applications(book: Book, state: ReconcilerState | None) -> Any:
         )
         rows.add_row(
             f"[bold]{booking.name}[/]",
-            promise(booking),
+            booking_in_words(booking),
             rate,
             *emitted,
             f"[red]{often}[/]" if booking.seldom else often,

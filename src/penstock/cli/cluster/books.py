@@ -7,8 +7,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from penstock.admission import BookFile, Outdated, RateChange, Unmet, compare_rates, find_unmet
-from penstock.cli.output import console, number, print_json
+from penstock.admission import BookFile, Outdated, RateChange, Unmet
+from penstock.cli.output import console, number
 from penstock.model.book import Book, Booking
 from penstock.model.errors import FileProblem
 
@@ -18,13 +18,6 @@ BOOK = Path("book.json")
 TRIES = 20  # to save a change; of N concurrent ones, one succeeds each time
 
 BookOption = Annotated[Path, typer.Option("--book", help="The file of the cluster's book.")]
-ElementArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="ELEMENT",
-        help="A machine or a switch by its name, or a link by its label, such as m0--hub or 'a->b'.",
-    ),
-]
 
 
 def load_book(path: Path) -> Book:
@@ -58,39 +51,6 @@ def until_saved(attempt: Callable[[], T]) -> T:
     return attempt()
 
 
-def change_element(
-    describe: Callable[[Book, str], str],
-    file: Path,
-    as_json: bool,
-    change: Callable[[Book, str], Book],
-    element: str,
-) -> None:
-    """Change an element in the book, and print the effects."""
-    before, after = change_book(file, lambda found: change(found, element_of(found, element)))
-    rates, short = compare_rates(before, after), find_unmet(after)
-    if as_json:
-        state = {"failed": after.failed, "capacities": after.capacities, "version": after.version}
-        print_json({**state, **changes_json(rates, short)})
-        return
-    name = element_of(after, element)
-    console.print(f"{describe(after, name)}; {file} is at version {after.version}", soft_wrap=True)
-    if name not in after.failed and (ends := after.failed_ends(name)):
-        are = "is" if len(ends) == 1 else "are"
-        console.print(f"[yellow]it stays unusable until {' and '.join(ends)} {are} restored, too[/]", soft_wrap=True)
-    if not rates and not short:
-        console.print("[dim]no rate changes[/]")
-    print_changes(rates, short)
-
-
-def element_of(book: Book, text: str) -> str:
-    """Return the element that a text names; a link that both directions share may be named from either end."""
-    if text in book.ends or text in book.cluster.node_index:  # a--b and b--a may be two links
-        return text
-    source, arrow, target = text.partition("--")
-    turned = f"{target}--{source}"
-    return turned if arrow and turned in book.ends else text
-
-
 def needed(book: Book) -> frozenset[str]:
     """Return all elements that some path uses or passes, and the switches on its route."""
     elements = {name for booking in book.bookings for path in booking.paths for name in path.elements}
@@ -122,7 +82,7 @@ def changes_json(rates: Sequence[RateChange], missed: Sequence[Unmet] = ()) -> d
     return {"rates": [change._asdict() for change in rates], "unmet": [one._asdict() for one in missed]}
 
 
-def promise(booking: Booking) -> str:
+def booking_in_words(booking: Booking) -> str:
     """Return the guarantee of an application, for a table."""
     if booking.wanted_tps is None:
         offered = "" if booking.demand_tps is None else f", offers {number(booking.demand_tps)}/s"

@@ -16,11 +16,10 @@ from penstock.api.dataflow import Dataflow
 from penstock.cli.cluster.books import BOOK, BookOption, load_book
 from penstock.cli.flows import find_flow, flow_names, is_described
 from penstock.cli.follower import Interrupts
-from penstock.cli.output import console, errors, neutral, number, table
+from penstock.cli.output import console, neutral, number, print_note, table
 from penstock.model.book import Booking
 from penstock.model.errors import InvalidInput
 
-EXAMPLE = "penstock cluster serve --for 60 --every 10"
 PACE_S = 0.1  # between polls of signals and time
 DRAINING = "draining all paths; Ctrl-C again stops them at once"
 STOPPING = "stopping at once"
@@ -54,6 +53,8 @@ def serve(
 
     See what runs with penstock cluster book, or one path with penstock status RUN. Ctrl-C drains all of it. The
     progress is kept beside the book: the next penstock cluster serve continues the sources from there.
+
+    Example: penstock cluster serve --for 60 --every 10
     """
     for option, value in (("for", seconds), ("every", every)):
         if value is not None and not 0 < value < float("inf"):
@@ -62,7 +63,7 @@ def serve(
 
     def log(text: str) -> None:
         style = "yellow" if text.startswith("warning: ") else None
-        errors.print(text, markup=False, soft_wrap=True, style=style)
+        print_note(text, style)
 
     with Interrupts() as interrupts, serve_book(book, _flow, runs=runs, workers=workers, report=log) as operating:
         _follow(operating, interrupts, seconds, every, as_json)

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from penstock.cli.drawing.canvas import clean, crop, pad, wrapped
 from penstock.cli.drawing.facts import facts_in_words, machines_by_host, process_sizes
-from penstock.cli.drawing.network import draw_network
+from penstock.cli.drawing.network import network_lines
 from penstock.cli.formatting import between, card, fails, plural, span
 from penstock.cli.output import number, size
 from penstock.model.cluster import Cluster, Machine
@@ -25,7 +25,7 @@ HEADINGS = ("machine", "cores × speed", "memory", "cpu", "slots by process")
 FRAME = "bright_black"
 
 
-class Row(NamedTuple):
+class MachineRow(NamedTuple):
     """The row of a machine, or of several machines."""
 
     name: str
@@ -62,7 +62,7 @@ def draw_cluster(cluster: Cluster, width: int) -> list[Text]:
     if not columns.rest:
         lines += wrapped([f"{row.name}: {row.rest}" for row in rows if row.rest], width, style="")
     if cluster.routed:
-        lines += [Text(), *draw_network(cluster, width)]
+        lines += [Text(), *network_lines(cluster, width)]
     return [*lines, Text(), *wrapped(facts_in_words(cluster), width)]
 
 
@@ -83,14 +83,14 @@ def framed(rows: Sequence[Text], title: str, width: int) -> list[Text]:
     return [*lines, Text("╰" + "─" * (width - 2) + "╯", FRAME)]
 
 
-def _by_host(cluster: Cluster) -> list[tuple[str, list[Row]]]:
+def _by_host(cluster: Cluster) -> list[tuple[str, list[MachineRow]]]:
     return [
         (host, [_describe([machine], host) for machine in machines])
         for host, machines in machines_by_host(cluster).items()
     ]
 
 
-def _alike(cluster: Cluster) -> list[tuple[str, list[Row]]]:
+def _alike(cluster: Cluster) -> list[tuple[str, list[MachineRow]]]:
     """Group machines by their resources or, if that makes many groups, by cores and slots."""
     groups, title = _grouped(cluster.machines, _everything), "equal ones together"
     if len(groups) > MANY:
@@ -114,12 +114,12 @@ def _shape(machine: Machine) -> Hashable:
     return machine.cores, machine.slots, machine.processes
 
 
-def _describe(machines: Sequence[Machine], framed_as: str | None) -> Row:
+def _describe(machines: Sequence[Machine], framed_as: str | None) -> MachineRow:
     """Return the row of machines with equal cores and slots; the bar shows their mean cpu."""
     one = machines[0]
     count = f"{len(machines)} × " if len(machines) > 1 else ""
     slots = plural(one.slots, "slot") + (f" in {one.processes}" if one.processes > 1 else "")
-    return Row(
+    return MachineRow(
         name=count + span([machine.name for machine in machines]),
         cores=f"{one.cores} × {between([f'{machine.speed:.3g}' for machine in sorted(machines, key=_speed)])}",
         memory=between([size(machine.memory_mb * 1e6) for machine in sorted(machines, key=_memory)]),
@@ -138,7 +138,7 @@ def _memory(machine: Machine) -> float:
     return machine.memory_mb
 
 
-def _columns(rows: Sequence[Row], width: int) -> Columns:
+def _columns(rows: Sequence[MachineRow], width: int) -> Columns:
     """Divide the width among columns; the bars get the remainder."""
     name = max(min(max(cell_len(clean(row.name)) for row in rows), NAME_CELLS, max(width // 3, 8)), len(HEADINGS[0]))
     cores = max(cell_len(HEADINGS[1]), *(cell_len(row.cores) for row in rows))
@@ -160,7 +160,7 @@ def _headings(columns: Columns, width: int) -> Text:
     return Text(crop(text, width), style="dim")
 
 
-def _row(row: Row, columns: Columns, most: float) -> Text:
+def _row(row: MachineRow, columns: Columns, most: float) -> Text:
     line = Text(no_wrap=True).append(pad(row.name, columns.name), "bold cyan").append("  ")
     line.append(pad(row.cores, columns.cores)).append("  ")
     line.append(row.memory.rjust(columns.memory)).append("  ")

@@ -24,7 +24,7 @@ ROUNDS = 4
 NAME_CELLS = 24
 
 
-def draw_network(cluster: Cluster, width: int) -> list[Text]:
+def network_lines(cluster: Cluster, width: int) -> list[Text]:
     """Return the drawing of a cluster's links, line by line, none wider than `width` cells."""
     lines: list[Text] = []
     if len(cluster.node_index) <= SMALL:

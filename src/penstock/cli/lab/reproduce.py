@@ -1,6 +1,5 @@
 """`penstock lab reproduce`: run the experiments of a paper's figures, and check its claims."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
@@ -12,18 +11,24 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from penstock.cli.inputs import JsonOption
+from penstock.cli.inputs import JsonOption, MasterOption
 from penstock.cli.output import console, errors, print_json, table
 from penstock.experiments.figure import Claim, Figure
-from penstock.experiments.live_cases import live_session
-from penstock.experiments.one_by_one import reproduce_live
-from penstock.experiments.reproduction import Reproduced, claims_table, keep, put_table, read_claims
+from penstock.experiments.live_cases import live_session, reproduce_live
+from penstock.experiments.reproduction import (
+    WORKS,
+    Reproduced,
+    chosen,
+    claims_table,
+    figures_of,
+    keep,
+    put_table,
+    read_claims,
+)
 from penstock.experiments.reproduction import reproduce as run_figures
-from penstock.experiments.works import WORKS, chosen, figures_of
-from penstock.model.errors import FileProblem
 from penstock.pipeline.session import session
+from penstock.runtime.storage.run_folder import refuse_unwritable
 
-EXAMPLE = "penstock lab reproduce potus --quick"
 PAPERS = Path("papers")
 
 
@@ -46,7 +51,7 @@ def reproduce(
     ] = None,
     quick: Annotated[bool, typer.Option(help="Use fewer slots, seeds and points: under two minutes.")] = False,
     output: Annotated[Path | None, typer.Option(help="Folder for the results; default: papers/WORK/results.")] = None,
-    master: Annotated[str | None, typer.Option(help="Spark master URL; default: embedded.")] = None,
+    master: MasterOption = None,
     seed: Annotated[int, typer.Option(help="Added to the seeds of all cases.", min=0)] = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -61,6 +66,8 @@ def reproduce(
 
     Besides the paper's figures there are some of our own, such as potus's settings and beyond; --figure list lists
     them all.
+
+    Example: penstock lab reproduce potus --quick
     """
     figures = figures_of(work)
     if figure == ["list"]:
@@ -68,7 +75,7 @@ def reproduce(
         return
     selected = chosen([one for one in figures if figure or not (quick and one.live)], figure or [])
     folder = output or PAPERS / work / "results" / ("quick" if quick else "")
-    _refuse_taken(folder)
+    refuse_unwritable(folder, "--output")
     found: list[Reproduced] = []
     written: list[Path] = []
     for live in (False, True):  # the results of sweeps are saved before long live runs start
@@ -87,17 +94,6 @@ def reproduce(
         return
     _print_claims(claims, f"{work}: {cases:,} cases" + (", a quick run" if quick else ""))
     _print_files(written)
-
-
-def _refuse_taken(folder: Path) -> None:
-    """Reject a folder that cannot be written to, before any work is done."""
-    parent = next(above for above in (folder, *folder.absolute().parents) if above.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise FileProblem(f"{folder}: cannot be made, {parent} is not a folder that may be written; choose --output")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileProblem(f"{folder}: cannot be made, {error.strerror}; choose another with --output") from None
 
 
 def _run_swept(

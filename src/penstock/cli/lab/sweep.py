@@ -1,6 +1,5 @@
 """`penstock lab sweep`: compare policies on many clusters and seeds, as a Spark job."""
 
-import os
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -12,67 +11,67 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from penstock.cli.flows import find_application
 from penstock.cli.inputs import (
     JsonOption,
+    MasterOption,
+    ObjectiveOption,
     ParametersOption,
+    PoliciesOption,
     SetOption,
     application_names,
     chosen_objective,
     chosen_parameters,
     chosen_policies,
     cluster_names,
-    objective_names,
     policy_names,
 )
-from penstock.cli.inputs import cluster as find_cluster
-from penstock.cli.output import console, duration, errors, policy_cell, print_json, table
-from penstock.experiments.sweep import Case, cases, ratios, summary
+from penstock.cli.output import console, duration, errors, policy_cell, print_json, print_line, table
+from penstock.cli.plots import plot_sweep
+from penstock.experiments.sweep import Case, ratios, summary, sweep_cases
 from penstock.experiments.sweep import sweep as run_sweep
 from penstock.model.cluster import Cluster
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.topology import Application
 from penstock.pipeline.session import session
+from penstock.runtime.storage.run_folder import refuse_unwritable
+from penstock.workloads.clusters import find_cluster
 from penstock.workloads.tata_pairs import validation_pairs
 
 Instances = list[tuple[Application, Cluster, int]]
 
 
-EXAMPLE = "penstock lab sweep word-count --cluster li-10 --cluster tata-3 --policy all --policy optimal:seconds=2"
 MEASURES = {"throughput": "throughput_tps", "delay": "delay_ms", "traffic": "traffic_bytes"}
 CLUSTERS = [f"hetero:machines={machines},seed={{seed}}" for machines in (4, 8, 16)]
 
+ApplicationArgument = Annotated[
+    str | None, typer.Argument(help="A file or a built-in name.", autocompletion=application_names)
+]
+ClusterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A file or a built-in name in which {seed} is the seed; repeatable.", autocompletion=cluster_names
+    ),
+]
+SeedsOption = Annotated[int, typer.Option(help="Number of seeds: 0, 1, …", min=1)]
+BaselineOption = Annotated[str, typer.Option(help="Policy that ratios are relative to.", autocompletion=policy_names)]
+TataOption = Annotated[
+    Path | None, typer.Option(help="Folder of the TATA data set, instead of APPLICATION and --cluster.")
+]
+PairsOption = Annotated[int, typer.Option(help="Slot graphs per validation task graph of --tata.", min=1)]
+OutputOption = Annotated[Path | None, typer.Option(help="New folder for results and picture.")]
+
 
 def sweep(
-    application: Annotated[
-        str | None, typer.Argument(help="A file or a built-in name.", autocompletion=application_names)
-    ] = None,
+    application: ApplicationArgument = None,
     parameter: SetOption = None,
     parameters: ParametersOption = None,
-    cluster: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A file or a built-in name in which {seed} is the seed; repeatable.",
-            autocompletion=cluster_names,
-        ),
-    ] = None,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Policy, NAME or NAME:PARAMETER=VALUE; repeatable; all: all others.",
-            autocompletion=policy_names,
-        ),
-    ] = None,
-    objective: Annotated[
-        str, typer.Option(help="throughput, delay, traffic or balanced.", autocompletion=objective_names)
-    ] = "throughput",
-    seeds: Annotated[int, typer.Option(help="Number of seeds: 0, 1, …", min=1)] = 5,
-    baseline: Annotated[
-        str, typer.Option(help="Policy that ratios are relative to.", autocompletion=policy_names)
-    ] = "round-robin",
-    tata: Annotated[
-        Path | None, typer.Option(help="Folder of the TATA data set, instead of APPLICATION and --cluster.")
-    ] = None,
-    pairs: Annotated[int, typer.Option(help="Slot graphs per validation task graph of --tata.", min=1)] = 5,
-    master: Annotated[str | None, typer.Option(help="Spark master URL; default: embedded.")] = None,
-    output: Annotated[Path | None, typer.Option(help="New folder for results and picture.")] = None,
+    cluster: ClusterOption = None,
+    policy: PoliciesOption = None,
+    objective: ObjectiveOption = "throughput",
+    seeds: SeedsOption = 5,
+    baseline: BaselineOption = "round-robin",
+    tata: TataOption = None,
+    pairs: PairsOption = 5,
+    master: MasterOption = None,
+    output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare policies on many clusters and seeds.
@@ -80,6 +79,8 @@ def sweep(
     A Spark job runs policies × clusters × seeds: each case is one policy's placement of the application on one cluster.
     It prints mean and spread of the ratios to the baseline on the same cluster and seed. --output keeps all cases
     (Parquet), the summary (CSV) and a picture.
+
+    Example: penstock lab sweep word-count --cluster li-10 --cluster tata-3 --policy all --policy optimal:seconds=2
     """
     names = list(dict.fromkeys([*chosen_policies([baseline]), *chosen_policies(policy or ["all"])]))
     if (application is None) == (tata is None):
@@ -92,7 +93,7 @@ def sweep(
     else:
         instances = validation_pairs(tata, pairs)
     model = "tata" if tata else "planning"
-    work = cases(instances, names, chosen_objective(objective), model)
+    work = sweep_cases(instances, names, chosen_objective(objective), model)
     title = "TATA validation pairs" if tata else str(application)
     folder = _folder(output, "tata" if tata else Path(str(application)).stem)
     compared, summed = _run(work, master, baseline, quiet=as_json)
@@ -123,11 +124,7 @@ def _folder(output: Path | None, name: str) -> Path:
     folder = output or Path("results") / f"sweep-{name}-{datetime.now():%Y%m%d-%H%M%S}"
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileProblem(f"{folder}: is there already and not empty; choose another --output")
-    parent = next(above for above in (folder, *folder.absolute().parents) if above.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise FileProblem(
-            f"{folder}: cannot be made, {parent} is not a folder that may be written; choose another --output"
-        )
+    refuse_unwritable(folder, "--output")
     return folder
 
 
@@ -145,8 +142,6 @@ def _run(work: list[Case], master: str | None, baseline: str, quiet: bool) -> tu
 
 
 def _keep(folder: Path, compared: pd.DataFrame, summed: pd.DataFrame, baseline: str, title: str) -> None:
-    from penstock.cli.plots import plot_sweep  # imports matplotlib
-
     folder.mkdir(parents=True, exist_ok=True)
     compared.sort_values(["instance", "policy"]).to_parquet(folder / "cases.parquet", index=False)
     summed.to_csv(folder / "summary.csv", index=False)
@@ -175,7 +170,7 @@ def _print_notes(compared: pd.DataFrame) -> None:
     for policy, notes in compared[compared["note"].fillna("") != ""].groupby("policy", sort=False)["note"]:
         if (notes == notes.mode().iloc[0]).mean() > 0.5:
             text = f"{policy}, mostly: {notes.mode().iloc[0]}"
-            console.print(text, style="dim", markup=False, soft_wrap=True)
+            print_line(text, "dim")
 
 
 def _print_refusals(compared: pd.DataFrame) -> None:
@@ -186,7 +181,7 @@ def _print_refusals(compared: pd.DataFrame) -> None:
         mostly = rows["constraint"].mode().iloc[0]
         reason = rows.loc[rows["constraint"] == mostly, "reason"].iloc[0]
         console.print(f"{policy}: {len(rows)} of {total} not placed, mostly for {mostly}:", style="dim", markup=False)
-        console.print(f"  such as: {reason}", style="dim", markup=False, soft_wrap=True)
+        print_line(f"  such as: {reason}", "dim")
 
 
 def _print_files(folder: Path) -> None:

@@ -7,14 +7,13 @@ import typer
 from rich.markup import escape
 
 from penstock.cli.formatting import plural
-from penstock.cli.inputs import JsonOption, refuse_master
-from penstock.cli.output import console, errors, number, print_json, table
+from penstock.cli.inputs import JsonOption, MasterOption, refuse_master
+from penstock.cli.output import console, number, print_json, print_line, print_note, table
 from penstock.cli.spark import on_spark
 from penstock.exploration.index import INDEX, RUNS
 from penstock.pipeline.job import SETTINGS, Summary, check, is_small, refuse_within, run_pipeline
 from penstock.runtime.storage.run_folder import refuse_unwritable
 
-EXAMPLE = "penstock models tables --input runs/word-count-20250131-142501 --output tables"
 MOST_REASONS = 10
 
 
@@ -34,13 +33,15 @@ def tables(
     lateness: Annotated[
         float, typer.Option(help="Seconds behind its worker's newest record after which a record is late.")
     ] = 600.0,
-    master: Annotated[str | None, typer.Option(help="Spark master URL; default: embedded.")] = None,
+    master: MasterOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Turn telemetry into tables of hops, tuples and windows.
 
     Load shares and reports are made, too (Parquet); invalid records go to quarantine. A stream that is killed continues
     when it is started again, and makes the same tables as a batch.
+
+    Example: penstock models tables --input runs/word-count-20250131-142501 --output tables
     """
     summary = _run(telemetry, output, stream, follow, window, lateness, master, quiet=as_json)
     if as_json:
@@ -78,7 +79,7 @@ def _warn_unfinished(folder: Path) -> None:
     if files and not (folder / INDEX).exists():
         problem = f"{folder}: has no {INDEX}, its exploration is running or was killed"
         remedy = f"only the {plural(files, 'placement')} that it has written are taken"
-        errors.print(f"{problem}; {remedy}", markup=False, soft_wrap=True)
+        print_note(f"{problem}; {remedy}")
 
 
 def _show(summary: Summary, output: Path) -> None:
@@ -93,4 +94,4 @@ def _show(summary: Summary, output: Path) -> None:
         rows.add_row(f"  [dim]{more} more reasons[/]", "")
     rows.add_row("seconds", number(summary.seconds))
     console.print(rows)
-    console.print(f"tables   {output}", soft_wrap=True, markup=False)
+    print_line(f"tables   {output}")

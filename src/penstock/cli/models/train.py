@@ -12,15 +12,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.markup import escape
 
-from penstock.cli.inputs import JsonOption, MasterOption, refuse_master
-from penstock.cli.output import console, print_json, table
+from penstock.cli.inputs import JsonOption, MasterOption, SeedOption, refuse_master
+from penstock.cli.output import console, print_json, print_line, table
 from penstock.cli.spark import on_spark
 from penstock.estimate.latency_models import save_models
 from penstock.model.errors import FileProblem, UnknownName, nearest
 from penstock.pipeline.training import Training, TrainingResult, train_latency
 
 KINDS = ("best", "svr", "linear", "mean")
-EXAMPLE = "penstock models train tables --application word-count --output word-count.npz"
 
 TablesArgument = Annotated[Path, typer.Argument(metavar="TABLES", help="The output folder of penstock models tables.")]
 
@@ -36,7 +35,7 @@ def train(
         ),
     ] = "best",
     application: Annotated[str | None, typer.Option(help="The application's name; default: that of its runs.")] = None,
-    seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
+    seed: SeedOption = 0,
     master: MasterOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -47,6 +46,8 @@ def train(
     parameters are those that predict held-out placements best. The models then predict the latency of placements that
     were never tried: penstock plan --model, penstock run --model. Train on many placements (penstock sim explore), at
     the loads that will matter: models know only what they have seen.
+
+    Example: penstock models train tables --application word-count --output word-count.npz
     """
     _refuse(output, kind)
     with working(tables, master, quiet=as_json) as (spark, log_step):
@@ -101,7 +102,7 @@ def _refuse(output: Path, kind: str) -> None:
 def _show(made: Training, output: Path) -> None:
     rows = table("", "kept", "parameters", "rows", "accuracy", *KINDS[1:], left=("kept", "parameters"))
     for one in made.trained:
-        cells = (percent(one.accuracy), *(percent(one.beside.get(kind)) for kind in KINDS[1:]))
+        cells = (percent_or_dash(one.accuracy), *(percent_or_dash(one.beside.get(kind)) for kind in KINDS[1:]))
         rows.add_row(escape(one.name), one.kind, _parameters(one), f"{one.rows:,}", *cells)
     places = max((one.placements for one in made.trained), default=0)
     console.print(f"[bold]{escape(made.models.application)}[/]: latency models from {places} placements\n")
@@ -111,10 +112,10 @@ def _show(made: Training, output: Path) -> None:
     console.print(f"[dim]{note}; svr, linear, mean: every kind on the same[/]", soft_wrap=True)
     if lost := [f"{escape(one.name)} ({one.better})" for one in made.trained if one.better]:
         console.print(f"[yellow]a kind that is not kept is better for {', '.join(lost)}; --kind best keeps it[/]")
-    console.print(f"saved {output}", markup=False, soft_wrap=True)
+    print_line(f"saved {output}")
 
 
-def percent(share: float | None) -> str:
+def percent_or_dash(share: float | None) -> str:
     """Format a share in percent."""
     return "-" if share is None or share != share else f"{100 * share:.1f} %"
 

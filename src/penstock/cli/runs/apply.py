@@ -18,7 +18,7 @@ from penstock.cli.inputs import (
     naming,
     plan_file,
 )
-from penstock.cli.output import console, duration, print_json, table
+from penstock.cli.output import console, duration, print_json, print_line, table
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.files import load_plan
 from penstock.model.plan import Move, Plan
@@ -29,7 +29,6 @@ from penstock.runtime.control_socket import ApplyPlan, GetStatus, SwitchTuplePol
 from penstock.runtime.handle import MovedTask
 from penstock.runtime.storage.run_folder import RunInfo, find_running
 
-EXAMPLE = "penstock runs apply better.toml --dry-run"
 APPLY_SECONDS = 600.0  # to wait for an answer
 
 
@@ -48,6 +47,8 @@ def apply(
     Only tasks whose slot differs move, and they are listed. Tuple policies that differ from those in force are switched
     too: the plan's, and the options' before them. Those that neither names stay in force; none removes a policy.
     Streams by key keep their grouping.
+
+    Example: penstock runs apply better.toml --dry-run
     """
     if plan is None and routing is None and sending is None and slot_ms is None:
         raise InvalidInput("plan", "expected a plan file, --routing, --sending or --slot-ms, got none; name one")
@@ -125,10 +126,10 @@ def changed_tasks(status: Status, plan: Plan) -> list[Move]:
 
 def _print(changes: Sequence[Move], outcomes: Sequence[MovedTask], total: str, plan: Path, dry_run: bool) -> None:
     if not changes:
-        console.print(f"nothing to change: all {total} are already where {plan} has them", markup=False, soft_wrap=True)
+        print_line(f"nothing to change: all {total} are already where {plan} has them")
         return
     verb = "would move" if dry_run else "moved"
-    console.print(f"{len(changes)} of {total} {verb} by {plan}", style="bold", markup=False, soft_wrap=True)
+    print_line(f"{len(changes)} of {total} {verb} by {plan}", "bold")
     held = {outcome.task: outcome.seconds for outcome in outcomes}
     rows = table("task", "from", "to", *([] if dry_run else ["held up"]), left=("from", "to"))
     for change in changes:
@@ -141,10 +142,10 @@ def _print(changes: Sequence[Move], outcomes: Sequence[MovedTask], total: str, p
 def _print_policies(switched: dict[str, tuple[str, str]], dry_run: bool, alone: bool) -> None:
     if not switched:
         if alone:
-            console.print("nothing to change: these tuple policies are in force", markup=False, soft_wrap=True)
+            print_line("nothing to change: these tuple policies are in force")
         return
     verb = "would be switched" if dry_run else "switched"
-    console.print(f"tuple policies {verb}", style="bold", markup=False, soft_wrap=True)
+    print_line(f"tuple policies {verb}", "bold")
     rows = table("for", "from", "to", left=("from", "to"))
     for name, (before, after) in switched.items():
         rows.add_row(name, before, after)

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from penstock.cli.formatting import plural
 from penstock.cli.inputs import JsonOption, RunArgument, RunsOption
-from penstock.cli.output import console, duration, print_json, size, table
+from penstock.cli.output import console, duration, print_json, print_line, size, table
 from penstock.cli.run_view import age
 from penstock.model.decoding import Undecodable, decode_msgpack
 from penstock.model.errors import FileProblem, PenstockError, UnknownName, choices, nearest
@@ -22,7 +22,6 @@ from penstock.runtime.storage.checkpoints import CheckpointManifest, SavedTask, 
 from penstock.runtime.storage.disk import Posix
 from penstock.runtime.storage.run_folder import NoRun, RunInfo, find_run
 
-EXAMPLE = "penstock runs checkpoints word-count-20250131-142501 --task 'count[0]' --most 50"
 SHOWN = 48  # characters of a value
 KEY = 24  # characters of a key
 MOST = 20  # keys of a state
@@ -44,6 +43,8 @@ def checkpoints(
 
     A checkpoint holds the positions of sources, the states of tasks and the files of sinks. It is whole if every state
     in it is what was written. The last two complete ones are kept.
+
+    Example: penstock runs checkpoints word-count-20250131-142501 --task 'count[0]' --most 50
     """
     info = find_run(run, runs)
     if number is None and task is None:
@@ -54,7 +55,7 @@ def checkpoints(
         _show_task(info, _read(info, number), task, most, as_json)
 
 
-class Row(NamedTuple):
+class CheckpointRow(NamedTuple):
     """One checkpoint in the list."""
 
     number: int
@@ -69,17 +70,17 @@ def _list(info: RunInfo, as_json: bool) -> None:
         print_json({"run": info.run, "checkpoints": [_row_facts(row) for row in rows], "incomplete": under_way})
         return
     if not rows:
-        console.print(f"run {info.run} has no complete checkpoint", markup=False, soft_wrap=True)
+        print_line(f"run {info.run} has no complete checkpoint")
     else:
         console.print(_table(rows))
     for number in under_way:
         console.print(f"[dim]{number} is not complete: in progress, or aborted[/]")
     for row in rows:
         if row.problem:
-            console.print(f"{row.number} is damaged: {row.problem}", style="red", markup=False, soft_wrap=True)
+            print_line(f"{row.number} is damaged: {row.problem}", "red")
 
 
-def _rows(info: RunInfo) -> list[Row]:
+def _rows(info: RunInfo) -> list[CheckpointRow]:
     """Return all checkpoints that have a manifest, the latest first."""
     disk, folder = Posix(), str(info.checkpoints_path)
     rows = []
@@ -95,7 +96,7 @@ def _rows(info: RunInfo) -> list[Row]:
             if not (info.checkpoints_path / f"{number:06}" / kept.MANIFEST).exists():
                 continue
         published = kept.PUBLISHED in disk.listed(kept.folder_of(folder, number))
-        rows.append(Row(number, problem, manifest, published))
+        rows.append(CheckpointRow(number, problem, manifest, published))
     return rows
 
 
@@ -106,7 +107,7 @@ def _incomplete(info: RunInfo) -> list[int]:
     return [int(name) for name in disk.listed(folder) if name.isdecimal() and int(name) > last]
 
 
-def _row_facts(row: Row) -> dict[str, Any]:
+def _row_facts(row: CheckpointRow) -> dict[str, Any]:
     facts: dict[str, Any] = {"number": row.number, "whole": not row.problem, "problem": row.problem}
     return facts | {"published": row.published} | ({} if row.manifest is None else _facts(row.manifest))
 
@@ -124,7 +125,7 @@ def _facts(manifest: CheckpointManifest) -> dict[str, Any]:
     }
 
 
-def _table(rows: list[Row]) -> Table:
+def _table(rows: list[CheckpointRow]) -> Table:
     made = table("checkpoint", "age", "size", "took", "tasks", "epoch", "published", "", left=("published", ""))
     for row in rows:
         manifest = row.manifest
@@ -149,11 +150,13 @@ def _read(info: RunInfo, number: int | None) -> CheckpointManifest:
 
 
 def _show(info: RunInfo, manifest: CheckpointManifest, as_json: bool) -> None:
-    (row,) = [row for row in _rows(info) if row.number == manifest.number] or [Row(manifest.number, "", manifest, True)]
+    (row,) = [row for row in _rows(info) if row.number == manifest.number] or [
+        CheckpointRow(manifest.number, "", manifest, True)
+    ]
     if as_json:
         print_json({"run": info.run, **_row_facts(row), "placement": manifest.placement, "states": manifest.tasks})
         return
-    console.print(_headline(info, row, manifest), markup=False, soft_wrap=True)
+    print_line(_headline(info, row, manifest))
     console.print()
     made = table("task", "on", "state", "tuples", "", left=("on", ""))
     for task in manifest.tasks:
@@ -166,17 +169,17 @@ def _show(info: RunInfo, manifest: CheckpointManifest, as_json: bool) -> None:
     if positions:
         console.print()
     for name, position in positions:  # one unbroken line each, so that it can be copied
-        console.print(f"{name} is at {position}", markup=False, soft_wrap=True)
+        print_line(f"{name} is at {position}")
     if manifest.pending:
         console.print()
     for temporary, final in manifest.pending:
         line = f"published {final}" if row.published else f"{Path(temporary).name} becomes {final}"
-        console.print(line, markup=False, soft_wrap=True)
+        print_line(line)
     if row.problem:
-        console.print(f"damaged: {row.problem}", style="red", markup=False, soft_wrap=True)
+        print_line(f"damaged: {row.problem}", "red")
 
 
-def _headline(info: RunInfo, row: Row, manifest: CheckpointManifest) -> str:
+def _headline(info: RunInfo, row: CheckpointRow, manifest: CheckpointManifest) -> str:
     whole = "damaged" if row.problem else "whole"
     text = f"checkpoint {manifest.number} of {info.run}: {whole}, {'published' if row.published else 'not published'}"
     text += f", {size(manifest.size)} in {duration(manifest.seconds)}, {age(time() - manifest.at)} ago"
@@ -204,9 +207,9 @@ def _show_task(info: RunInfo, manifest: CheckpointManifest, task: str, most: int
         return
     what = plural(len(items), "key" if keyed else "item")
     head = f"{task} in checkpoint {manifest.number}: {size(saved.size)}, {saved.counted:,} tuples"
-    console.print(f"{head}, {what}" if isinstance(state, dict | list) else head, markup=False, soft_wrap=True)
+    print_line(f"{head}, {what}" if isinstance(state, dict | list) else head)
     if not isinstance(state, dict | list):
-        console.print(f"state: {_short(state)}" if state is not None else "no state", markup=False, soft_wrap=True)
+        print_line(f"state: {_short(state)}" if state is not None else "no state")
         return
     made = table("key" if keyed else "item", "bytes", "value", left=("value",))
     for key, value, amount in items[:most]:

@@ -9,13 +9,12 @@ import typer
 
 from penstock.admission.reconciler.state import PathState, path_of
 from penstock.cli.inputs import JsonOption, RunsOption
-from penstock.cli.output import console, number, print_json
+from penstock.cli.output import number, print_json, print_line
 from penstock.cli.run_view import limits_line
 from penstock.model.errors import InvalidInput
 from penstock.runtime.control_socket import LimitSources, ask
 from penstock.runtime.storage.run_folder import find_running
 
-EXAMPLE = "penstock runs limit word-count-20250131-142501 cameras=20 logs=none"
 NONE = "none"
 
 
@@ -38,6 +37,8 @@ def limit(
 
     A run of penstock cluster serve has its booked limit. It keeps a lower one until it ends; a higher one is reset
     within a second or two, since others have been promised the capacity: change its priority or guarantee instead.
+
+    Example: penstock runs limit word-count-20250131-142501 cameras=20 logs=none
     """
     wanted = parsed(rates)
     info = find_running(run, runs)
@@ -45,10 +46,10 @@ def limit(
     if as_json:
         print_json(found)
         return
-    console.print(limits_line(found) or "no source has a limit", markup=False, soft_wrap=True)
+    print_line(limits_line(found) or "no source has a limit")
     path = path_of(info.path, info.config.execution.share)
     if path is not None and path.sources:  # an earlier version does not report them
-        console.print(operated(path, found), markup=False, soft_wrap=True, style="yellow")
+        print_line(operated(path, found), "yellow")
 
 
 def operated(path: PathState, limits: Mapping[str, float]) -> str:

@@ -12,7 +12,6 @@ from penstock.model.status import Status
 from penstock.runtime.control_socket import GetStatus, MoveTask, ask
 from penstock.runtime.storage.run_folder import find_running
 
-EXAMPLE = "penstock runs move 'split[2]' m3"
 MOVE_SECONDS = 120.0  # to wait for an answer
 
 
@@ -29,6 +28,8 @@ def move(
 
     On a machine it takes the slot with the fewest tasks. Its state moves with it, nothing is lost, and the order of
     tuples is kept; they wait for as long as is printed.
+
+    Example: penstock runs move 'split[2]' m3
     """
     info = find_running(run, runs)
     now = ask(info, GetStatus())

@@ -11,65 +11,76 @@ from penstock.calibration.calibrator import Calibrator
 from penstock.cli.app_spec import flow_of
 from penstock.cli.inputs import (
     JsonOption,
+    MasterOption,
     ParametersOption,
     RunsOption,
+    SeedOption,
     SetOption,
     chosen_parameters,
-    cluster,
     cluster_names,
     policy_names,
     refuse_master,
+    refuse_numbers,
 )
-from penstock.cli.output import console, errors, number, print_json, table
+from penstock.cli.output import console, number, print_json, print_line, print_note, table
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.topology import Application
 from penstock.policies.registry import placement_policy
 from penstock.runtime.config import AppSpec
 from penstock.runtime.storage.run_folder import INFO, LATEST, RunInfo, alive, find_run, refuse_unwritable
 from penstock.startup.resume import emulated_cluster
+from penstock.workloads.clusters import find_cluster
 
-EXAMPLE = "penstock sim calibrate word-count --emulate hetero-small --rate 200 --duration 30 --output measured"
 LATE_S = 0.05  # minimum lag of workers that is reported
+
+WhatArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="RUN|APP",
+        help="A run's name or folder, or an application to run for it, as for penstock run; default: the latest run.",
+    ),
+]
+OutputOption = Annotated[Path, typer.Option(help="Folder for the three files.")]
+EmulateOption = Annotated[
+    str | None,
+    typer.Option(help="Cluster on which to emulate APP, a file or a built-in name.", autocompletion=cluster_names),
+]
+SlotsOption = Annotated[
+    int | None, typer.Option(help="Worker processes, without --emulate; default: the number of cores.", min=1)
+]
+PolicyOption = Annotated[
+    str | None,
+    typer.Option(help="Policy that places the tasks of APP; default: round-robin.", autocompletion=policy_names),
+]
+RateOption = Annotated[float | None, typer.Option(help="Tuples per second that the sources of APP emit.")]
+DurationOption = Annotated[float, typer.Option(help="Seconds to run APP.")]
+SettleOption = Annotated[float, typer.Option(help="Seconds at the start of a run that are not measured.", min=0)]
+ApplicationOption = Annotated[
+    str | None, typer.Option(help="Application of a RUN that a program started, module:object.")
+]
+ProbeOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--probe/--no-probe", help="Also run probes of the network and the engine; default: yes, except during a run."
+    ),
+]
 
 
 def calibrate(
-    what: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="RUN|APP",
-            help="A run's name or folder, or an application to run for it, as for penstock run; "
-            "default: the latest run.",
-        ),
-    ] = None,
+    what: WhatArgument = None,
     parameter: SetOption = None,
     parameters: ParametersOption = None,
-    output: Annotated[Path, typer.Option(help="Folder for the three files.")] = Path("calibrated"),
-    emulate: Annotated[
-        str | None,
-        typer.Option(help="Cluster on which to emulate APP, a file or a built-in name.", autocompletion=cluster_names),
-    ] = None,
-    master: Annotated[str | None, typer.Option(help="Spark master URL; default: embedded.")] = None,
-    slots: Annotated[
-        int | None, typer.Option(help="Worker processes, without --emulate; default: the number of cores.", min=1)
-    ] = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(help="Policy that places the tasks of APP; default: round-robin.", autocompletion=policy_names),
-    ] = None,
-    rate: Annotated[float | None, typer.Option(help="Tuples per second that the sources of APP emit.")] = None,
-    duration: Annotated[float, typer.Option(help="Seconds to run APP.")] = 20.0,
-    settle: Annotated[float, typer.Option(help="Seconds at the start of a run that are not measured.", min=0)] = 2.0,
-    application: Annotated[
-        str | None, typer.Option(help="Application of a RUN that a program started, module:object.")
-    ] = None,
-    probe: Annotated[
-        bool | None,
-        typer.Option(
-            "--probe/--no-probe",
-            help="Also run probes of the network and the engine; default: yes, except during a run.",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
+    output: OutputOption = Path("calibrated"),
+    emulate: EmulateOption = None,
+    master: MasterOption = None,
+    slots: SlotsOption = None,
+    policy: PolicyOption = None,
+    rate: RateOption = None,
+    duration: DurationOption = 20.0,
+    settle: SettleOption = 2.0,
+    application: ApplicationOption = None,
+    probe: ProbeOption = None,
+    seed: SeedOption = 0,
     runs: RunsOption = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
@@ -78,6 +89,8 @@ def calibrate(
     They come from telemetry and from short probes. The command writes application.toml, cluster.toml and costs.toml,
     which penstock plan and penstock sim read. It prints the spread of each figure, and lists what it leaves as
     described.
+
+    Example: penstock sim calibrate word-count --emulate hetero-small --rate 200 --duration 30 --output measured
     """
     refuse_master(master)
     refuse_unwritable(output, "--output")
@@ -88,9 +101,7 @@ def calibrate(
     if info is not None:
         found = _of_run(calibrator, info, application, probe)
     else:
-        for name, value in (("rate", rate), ("duration", duration)):
-            if value is not None and not 0 < value < float("inf"):
-                raise InvalidInput(name, f"expected a number > 0, got {value:g}; choose another --{name}")
+        refuse_numbers(rate=rate, duration=duration)
         spec = AppSpec(app=what or "", rate_tps=rate, parameters=chosen_parameters(parameter, parameters))
         found = _of_application(calibrator, spec, emulate, policy, duration, seed)
     files = found.save(output)
@@ -109,7 +120,7 @@ class _StepPrinter:
 
     def __call__(self, text: str) -> None:
         if not self._quiet:
-            errors.print(text, markup=False, soft_wrap=True)
+            print_note(text)
 
 
 def _find_run(what: str | None, runs: Path) -> RunInfo | None:
@@ -151,7 +162,7 @@ def _of_run(calibrator: Calibrator, info: RunInfo, named: str | None, probe: boo
 def _of_application(
     calibrator: Calibrator, spec: AppSpec, emulate: str | None, policy: str | None, duration: float, seed: int
 ) -> Calibration:
-    machines = None if emulate is None else cluster(emulate)
+    machines = None if emulate is None else find_cluster(emulate)
     if policy is not None:
         placement_policy(policy)
     return calibrator.start(flow_of(spec, seed), duration, emulate=machines, policy=policy, seed=seed)
@@ -173,7 +184,7 @@ def _show(found: Calibration, files: list[str]) -> None:
     for lack in found.left:
         left.add_row(lack.what, lack.why)
     console.print(left)
-    console.print(f"written: {', '.join(files)}", markup=False, soft_wrap=True)
+    print_line(f"written: {', '.join(files)}")
 
 
 def _figure(one: Measured, value: float) -> str:

@@ -13,18 +13,19 @@ from penstock.cli.inputs import (
     JsonOption,
     ParametersOption,
     RunsOption,
+    SeedOption,
     SetOption,
     application_names,
     chosen_parameters,
     cluster_names,
+    refuse_numbers,
 )
-from penstock.cli.output import console, duration, errors, number, print_json
+from penstock.cli.output import duration, number, print_json, print_line, print_note
 from penstock.cli.sim.calibrate import application_of
 from penstock.exploration.guarded_exploration import Limits
-from penstock.exploration.index import INDEX, RUNS, Explored, Index
+from penstock.exploration.index import INDEX, RUNS, Explored, Index, Trials
 from penstock.exploration.live_exploration import RemoteTarget, explore_run, machines_of
 from penstock.exploration.twin_exploration import explore_twin
-from penstock.model.cluster import Cluster
 from penstock.model.costs import Costs
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.files import load_costs
@@ -34,57 +35,69 @@ from penstock.runtime.storage.run_folder import find_running, refuse_unwritable
 SAMPLE_TPS = 20.0  # default on the twin
 MOVES = 3  # default on a run
 USUAL_WINDOW_S = 30.0  # also the default of the pipeline
-EXAMPLE = "penstock sim explore word-count li-10 --rates 500:3000 --sample 2 --output explored"
+
+ApplicationArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="APP", help="An application: a file or a name.", autocompletion=application_names),
+]
+ClusterArgument = Annotated[
+    str | None, typer.Argument(metavar="CLUSTER", help="A cluster: a file or a name.", autocompletion=cluster_names)
+]
+RunOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Explore a running application instead of APP and CLUSTER: its run's name, its folder, or latest."
+    ),
+]
+OutputOption = Annotated[Path, typer.Option(help="Folder for telemetry and the index.")]
+PlacementsOption = Annotated[int, typer.Option(help="Number of placements to try.", min=1, max=100_000)]
+HoldOption = Annotated[float, typer.Option(help="Measured seconds per placement; a multiple of --window.")]
+SettleOption = Annotated[
+    float | None, typer.Option(help="Seconds before them that are not measured; default: one window.", min=0)
+]
+WindowOption = Annotated[float, typer.Option(help="Length of the pipeline's windows in seconds.")]
+RatesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LOW:HIGH",
+        help="Range of the random rate of each placement, in tuples per second of all sources; "
+        "default: APP's own rate.",
+    ),
+]
+MarginOption = Annotated[
+    float, typer.Option(help="Spare capacity that a placement must have, as a share of its load.", min=0)
+]
+CostsOption = Annotated[Path | None, typer.Option(help="Costs of the engine, from penstock sim calibrate.")]
+SampleOption = Annotated[
+    float | None, typer.Option(help="Tuples traced per second, per source task, on the twin; default: 20.", min=0.001)
+]
+MovesOption = Annotated[
+    int | None, typer.Option(help="Maximum tasks that move at a time, with --run; default: 3.", min=1)
+]
+MostLatencyOption = Annotated[
+    float | None,
+    typer.Option(metavar="MS", help="Mean latency at which to stop, with --run; default: 5 times the current one."),
+]
 
 
 def explore(
-    application: Annotated[
-        str | None,
-        typer.Argument(metavar="APP", help="An application: a file or a name.", autocompletion=application_names),
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Argument(metavar="CLUSTER", help="A cluster: a file or a name.", autocompletion=cluster_names),
-    ] = None,
+    application: ApplicationArgument = None,
+    cluster: ClusterArgument = None,
     parameter: SetOption = None,
     parameters: ParametersOption = None,
-    run: Annotated[
-        str | None,
-        typer.Option(
-            help="Explore a running application instead of APP and CLUSTER: its run's name, its folder, or latest."
-        ),
-    ] = None,
-    output: Annotated[Path, typer.Option(help="Folder for telemetry and the index.")] = Path("explored"),
-    placements: Annotated[int, typer.Option(help="Number of placements to try.", min=1, max=100_000)] = 40,
-    hold: Annotated[float, typer.Option(help="Measured seconds per placement; a multiple of --window.")] = 60.0,
-    settle: Annotated[
-        float | None, typer.Option(help="Seconds before them that are not measured; default: one window.", min=0)
-    ] = None,
-    window: Annotated[float, typer.Option(help="Length of the pipeline's windows in seconds.")] = USUAL_WINDOW_S,
-    rates: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LOW:HIGH",
-            help="Range of the random rate of each placement, in tuples per second of all sources; "
-            "default: APP's own rate.",
-        ),
-    ] = None,
-    margin: Annotated[
-        float, typer.Option(help="Spare capacity that a placement must have, as a share of its load.", min=0)
-    ] = 0.2,
-    costs: Annotated[Path | None, typer.Option(help="Costs of the engine, from penstock sim calibrate.")] = None,
-    sample: Annotated[
-        float | None,
-        typer.Option(help="Tuples traced per second, per source task, on the twin; default: 20.", min=0.001),
-    ] = None,
-    moves: Annotated[
-        int | None, typer.Option(help="Maximum tasks that move at a time, with --run; default: 3.", min=1)
-    ] = None,
-    most_latency: Annotated[
-        float | None,
-        typer.Option(metavar="MS", help="Mean latency at which to stop, with --run; default: 5 times the current one."),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
+    run: RunOption = None,
+    output: OutputOption = Path("explored"),
+    placements: PlacementsOption = 40,
+    hold: HoldOption = 60.0,
+    settle: SettleOption = None,
+    window: WindowOption = USUAL_WINDOW_S,
+    rates: RatesOption = None,
+    margin: MarginOption = 0.2,
+    costs: CostsOption = None,
+    sample: SampleOption = None,
+    moves: MovesOption = None,
+    most_latency: MostLatencyOption = None,
+    seed: SeedOption = 0,
     runs: RunsOption = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
@@ -94,28 +107,26 @@ def explore(
     turn; only those that sustain the load by the estimator are tried. On a run, tasks move a few at a time, latency is
     watched, and at the end, or on Ctrl-C, all tasks return to where they were. Use the folder with penstock models
     tables --input; placements.json lists which run had which placement.
+
+    Example: penstock sim explore word-count li-10 --rates 500:3000 --sample 2 --output explored
     """
     refuse_unwritable(output, "--output")
     _refuse_explored(output)
-    settings: dict[str, Any] = _times(hold, settle, window)
-    settings |= {
-        "placements": placements,
-        "margin": margin,
-        "seed": seed,
-        "tried": _PlacementPrinter(placements, as_json),
-    }
+    _refuse_times(hold, settle, window)
+    tried = _PlacementPrinter(placements, as_json)
+    trials = Trials(placements, hold, window if settle is None else settle, window, margin, seed, tried)
     chosen = chosen_parameters(parameter, parameters)
     known = Costs() if costs is None else load_costs(costs)
     if run is not None:
         _refuse_live(application, cluster, rates, sample, chosen)
-        index = _live(
-            run, runs, output, known, Limits(MOVES if moves is None else moves, _seconds(most_latency)), settings
-        )
+        limits = Limits(MOVES if moves is None else moves, _seconds(most_latency))
+        index = _live(run, runs, output, known, limits, trials)
     else:
         _refuse_twin(application, cluster, most_latency, moves)
-        followed = {"sample_tps": SAMPLE_TPS if sample is None else sample}
         wanted, machines = both(application or "", cluster or "", chosen)
-        index = _twin(wanted, machines, output, known, rates, settings | followed)
+        wanted, factors = _loaded(wanted, rates)
+        traced = SAMPLE_TPS if sample is None else sample
+        index = explore_twin(wanted, machines, output, trials, costs=known, factors=factors, sample_tps=traced)
     path = index.save(output) if index.runs else None
     if as_json:
         print_json(index)
@@ -125,16 +136,13 @@ def explore(
         raise typer.Exit(1)
 
 
-def _times(hold: float, settle: float | None, window: float) -> dict[str, float]:
-    for name, value in (("window", window), ("hold", hold)):
-        if not 0 < value < float("inf"):
-            raise InvalidInput(name, f"expected a number > 0, got {value:g}; choose another --{name}")
+def _refuse_times(hold: float, settle: float | None, window: float) -> None:
+    refuse_numbers(window=window, hold=hold)
     if settle is not None and not 0 <= settle < float("inf"):
         raise InvalidInput("settle", f"expected a number ≥ 0, got {settle:g}; choose another --settle")
     if abs(hold / window - round(hold / window)) > 1e-9 or hold < window:
         problem = f"expected a multiple of the window of {window:g} s, so that none holds two placements, got {hold:g}"
         raise InvalidInput("hold", f"{problem}; choose another --hold")
-    return {"hold_s": hold, "settle_s": window if settle is None else settle, "window_s": window}
 
 
 def _refuse_live(
@@ -161,10 +169,10 @@ def _refuse_twin(application: str | None, cluster: str | None, most_latency: flo
         raise InvalidInput("moves", "is for --run, nothing moves on the twin; leave --moves out")
 
 
-def _factors(rates: str | None, offered: float | None) -> tuple[float, float]:
-    """Return the range of an application's load, as multiples of the offered one."""
+def _loaded(application: Application, rates: str | None) -> tuple[Application, tuple[float, float]]:
+    """Return an application with a load, and the range of each placement's load, as multiples of it."""
     if rates is None:
-        return 1.0, 1.0
+        return application, (1.0, 1.0)
     low, colon, high = rates.partition(":")
     try:
         least, most = float(low), float(high)
@@ -172,14 +180,15 @@ def _factors(rates: str | None, offered: float | None) -> tuple[float, float]:
         least, most = 1.0, 0.0
     if not (colon and 0 < least <= most < float("inf")):
         raise InvalidInput("rates", f"expected LOW:HIGH, tuples per second, such as 500:2000, got {rates!r}")
-    total = offered or 1.0
-    return least / total, most / total
+    if not application.rate_tps:
+        share = {source.name: 1.0 / len(application.sources) for source in application.sources}
+        application = msgspec.structs.replace(application, rate_tps=share)
+    total = application.offered_tps or 1.0
+    return application, (least / total, most / total)
 
 
 def _seconds(milliseconds: float | None) -> float | None:
-    if milliseconds is not None and not 0 < milliseconds < float("inf"):
-        problem = f"expected a number > 0, got {milliseconds:g}; choose another --most-latency"
-        raise InvalidInput("most_latency", problem)
+    refuse_numbers(most_latency=milliseconds)
     return None if milliseconds is None else milliseconds / 1e3
 
 
@@ -189,27 +198,14 @@ def _refuse_explored(output: Path) -> None:
         raise FileProblem(f"{output}: it has the runs of another exploration; choose another --output, or remove it")
 
 
-def _twin(
-    wanted: Application, machines: Cluster, output: Path, costs: Costs, rates: str | None, settings: dict[str, Any]
-) -> Index:
-    if not wanted.rate_tps and rates is not None:
-        share = {source.name: 1.0 / len(wanted.sources) for source in wanted.sources}
-        wanted = msgspec.structs.replace(wanted, rate_tps=share)
-    factors = _factors(rates, wanted.offered_tps)
-    return explore_twin(wanted, machines, output, costs=costs, factors=factors, **settings)
-
-
-def _live(run: str, runs: Path, output: Path, costs: Costs, limits: Limits, settings: dict[str, Any]) -> Index:
+def _live(run: str, runs: Path, output: Path, costs: Costs, limits: Limits, trials: Trials) -> Index:
     info = find_running(run, runs)
     application = application_of(info, None)
     target = RemoteTarget(info, application, machines_of(info))
     output.mkdir(parents=True, exist_ok=True)
-    measured = costs.applied(application)
-    index, done = explore_run(info, target, output, limits=limits, application=measured, **settings)
+    index, done = explore_run(info, target, output, trials, limits, application=costs.applied(application))
     if done.skipped:
-        errors.print(
-            f"{done.skipped} placements were skipped: no sequence of moves to them sustains the load", markup=False
-        )
+        print_note(f"{done.skipped} placements were skipped: no sequence of moves to them sustains the load")
     return index
 
 
@@ -226,19 +222,19 @@ class _PlacementPrinter:
         latency = "no tuple was completed" if found.mean_s is None else f"mean latency {duration(found.mean_s)}"
         where = f"{found.machines} machine{'s' if found.machines > 1 else ''}"
         text = f"{name} of {self._placements}: {where}, {number(sum(found.rates.values()))} tuples/s, {latency}"
-        errors.print(text, markup=False, soft_wrap=True)
+        print_note(text)
 
 
 def _conclude(index: Index, path: Path | None) -> None:
     target = "live" if index.live else "on the twin"
     text = f"{plural(len(index.runs), 'placement')} of {index.application} on {index.cluster}, {target}"
     text += "; nothing was written" if path is None else f"; written: {path}"
-    console.print(text, markup=False, soft_wrap=True)
+    print_line(text)
     early = f"ended early: {index.stopped}" if index.stopped else ""
     back = index.left or ("all tasks are back where they were" if early and index.live else "")
     if early or back:
-        console.print("; ".join(filter(None, (early, back))), markup=False, soft_wrap=True)
+        print_line("; ".join(filter(None, (early, back))))
     elif path is not None:
         window = "" if index.window_s == USUAL_WINDOW_S else f" --window {index.window_s:g}"
         text = f"next: penstock models tables --input {path.parent} --output TABLES{window}"
-        console.print(text, markup=False, soft_wrap=True)
+        print_line(text)

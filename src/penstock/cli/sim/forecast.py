@@ -1,7 +1,7 @@
 """`penstock sim forecast`: compare forecasters on known arrivals."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -12,18 +12,20 @@ from rich.markup import escape
 
 from penstock.cli.formatting import plural
 from penstock.cli.inputs import JsonOption, refuse_outputs
-from penstock.cli.output import console, duration, number, policy_cell, print_json, table
+from penstock.cli.output import console, duration, number, policy_cell, print_json, print_line, table
+from penstock.cli.plots import BEST, GREY, panels, save_figure, tidy
 from penstock.cli.progress import counting
 from penstock.cli.sim.series import Series, find_series
+from penstock.experiments.pictures import Axes
 from penstock.model.kernel import preparing
 from penstock.policies.forecast.api import Counts, Forecaster, MissingExtra
 from penstock.policies.forecast.backtest import Score, judge, warm_up
 from penstock.policies.registry import PolicyKind, names
 from penstock.policies.registry import forecaster as make
 
-EXAMPLE = (
-    "penstock sim forecast diurnal:rate=8,period=600 on-off:rate=8 --forecaster kalman --forecaster ewma:alpha=0.4"
-)
+STRETCH = 80  # slots that are drawn
+COLOURS = ("#4878a8", "#5b9a68", "#8a6bb1", "#b8963e", "#4fa6ad", "#a85c7f", "#6b6b8f", "#8c6d4f")
+FAR = 30.0  # ratio of errors above which an axis is logarithmic
 
 
 class Backtest(NamedTuple):
@@ -78,6 +80,8 @@ def forecast(
     forecast and did not arrive, misses arrived and were not forecast, both as a share of the arrivals. Forecasters see
     only earlier slots; the oracles among them show what a perfect forecast, or phantoms alone, would achieve. The
     first tenth of the slots, at most 1,000, is not judged.
+
+    Example: penstock sim forecast diurnal:rate=8,period=600 --forecaster kalman --forecaster ewma:alpha=0.4
     """
     refuse_outputs(None, plot, *trace)
     names, left_out = chosen_forecasters(forecaster or ["all"])
@@ -85,8 +89,6 @@ def forecast(
     tried = list(_with_progress(found, names, lead, seed, quiet=as_json))
     results = [tried[i * len(names) : (i + 1) * len(names)] for i in range(len(found))]
     if plot is not None:
-        from penstock.cli.sim.forecast_plots import plot_forecasts  # imports matplotlib
-
         plot_forecasts(list(zip(found, results, strict=True)), lead, plot)
     if as_json:
         _print_json(found, results, lead, seed)
@@ -95,7 +97,7 @@ def forecast(
         _print(series, rows, lead)
     console.print("★ lowest squared error. Oracles, which know the future, are dim and have no star.", style="dim")
     for note in left_out:
-        console.print(f"{note}; left out", style="dim", soft_wrap=True, markup=False)
+        print_line(f"{note}; left out", "dim")
     if plot is not None:
         console.print(f"drew {plot}")
 
@@ -216,3 +218,80 @@ def _print_json(found: Sequence[Series], results: Sequence[Sequence[Backtest]], 
             ],
         }
     )
+
+
+def plot_forecasts(tried: Sequence[tuple[Series, Sequence[Backtest]]], lead: int, path: Path) -> None:
+    """Draw a row per trace: arrivals with the forecasts, oracles excluded, and the squared errors of all."""
+    bars = max(len(rows) for _, rows in tried)
+    height = max(2.6, 0.9 + 0.24 * bars)
+    figure, axes = panels(len(tried), 2, 12, 0.5 + height * len(tried), width_ratios=(5, 2), squeeze=False)
+    for (left, right), (series, rows) in zip(axes, tried, strict=True):
+        colour = _colours(rows)
+        _draw_stretch(left, series, rows, colour, lead)
+        _draw_errors(right, rows, colour)
+    figure.suptitle(
+        f"Forecasts {plural(lead, 'slot')} ahead: arrivals in grey; the lowest squared error in orange", fontsize=10
+    )
+    save_figure(figure, path)
+
+
+def _colours(rows: Sequence[Backtest]) -> dict[str, str]:
+    """Return a colour for each forecaster with nonzero forecasts, the same in every row; the best has its own."""
+    best = best_of(rows)
+    active = [row for row in rows if row.honest and row.forecasts.any()]
+    chosen = {row.forecaster: COLOURS[i % len(COLOURS)] for i, row in enumerate(active)}
+    return {row.forecaster: BEST if row is best else chosen.get(row.forecaster, GREY) for row in rows}
+
+
+def _draw_stretch(axis: Axes, series: Series, rows: Sequence[Backtest], colour: Mapping[str, str], lead: int) -> None:
+    """Draw the middle of the judged slots: arrivals as bars, forecasts as lines."""
+    first = warm_up(len(series.counts), lead)
+    begin = max(first, (first + len(series.counts) - STRETCH) // 2)
+    slots = np.arange(begin, min(begin + STRETCH, len(series.counts)))
+    axis.bar(slots, series.counts[slots], width=0.9, color=GREY, alpha=0.35)
+    for row in rows:
+        if colour[row.forecaster] != GREY:
+            top = colour[row.forecaster] == BEST
+            axis.plot(
+                slots,
+                row.forecasts[slots],
+                color=colour[row.forecaster],
+                linewidth=1.9 if top else 1.1,
+                zorder=3 if top else 2,
+            )
+    axis.set_xlim(slots[0] - 0.6, slots[-1] + 0.6)
+    axis.set_ylim(bottom=0)
+    axis.locator_params(axis="y", integer=True)
+    axis.set_title(series.name, fontsize=9, loc="left")
+    axis.set_xlabel(f"slot, of {duration(series.slot)}: {len(slots)} of {len(series.counts):,}")
+    axis.set_ylabel("tuples a slot")
+    tidy(axis, "y")
+
+
+def _draw_errors(axis: Axes, rows: Sequence[Backtest], colour: Mapping[str, str]) -> None:
+    """Draw the squared errors as bars, in the colours of the lines, as their legend."""
+    errors = [row.score.mse for row in rows]
+    some = [error for error in errors if error > 0]
+    logarithmic = bool(some) and max(some) > FAR * min(some)
+    places = np.arange(len(rows))
+    axis.barh(places, errors, color=[colour[row.forecaster] for row in rows], height=0.7)
+    if logarithmic:
+        axis.set_xscale("log")
+        axis.set_xlim(left=min(some) / 2, right=max(some) * 4)
+    else:
+        axis.set_xlim(0, 1.25 * max(some, default=1.0))
+    for place, error in zip(places, errors, strict=True):
+        axis.annotate(
+            number(error),
+            (max(error, axis.get_xlim()[0]), place),
+            (3, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=7,
+        )
+    axis.set_yticks(places, [row.forecaster.replace(":", "\n") for row in rows], fontsize=8)
+    for label, row in zip(axis.get_yticklabels(), rows, strict=True):
+        label.set_color(colour[row.forecaster])
+    axis.invert_yaxis()
+    axis.set_xlabel("mean squared error" + (", logarithmic" if logarithmic else ""))
+    tidy(axis, "x")

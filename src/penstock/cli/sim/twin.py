@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from penstock.cli.inputs import (
     ApplicationArgument,
     ClusterArgument,
@@ -13,7 +15,8 @@ from penstock.cli.inputs import (
     refuse_outputs,
 )
 from penstock.cli.output import console, duration, number, print_json, table
-from penstock.cli.sim.options import (
+from penstock.cli.plots import BAR, BEST, GREY, panels, save_figure, tidy
+from penstock.cli.sim.scenario import (
     ArrivalsOption,
     CostsOption,
     DurationOption,
@@ -22,20 +25,24 @@ from penstock.cli.sim.options import (
     PolicyOption,
     RateOption,
     RecordsOption,
+    Scenario,
     SeedsOption,
     WarmUpSecondsOption,
+    find_arrivals,
+    find_scenario,
 )
-from penstock.cli.sim.scenario import Scenario, find_arrivals, find_scenario
 from penstock.model.costs import Costs
 from penstock.model.files import load_costs
-from penstock.model.taskgraph import expand_tasks, sum_by, task_names
+from penstock.model.taskgraph import Floats, expand_tasks, sum_by, task_names
 from penstock.runtime.storage.run_folder import refuse_unwritable
+from penstock.sim.events import Twin
 from penstock.simulation.twin import DEFAULT_SECONDS, TwinResult, simulate_events
 
-EXAMPLE = "penstock sim twin word-count li-10 --policy t-storm --rate 5000 --duration 60"
 PERCENTILES = ("mean_s", "p50_s", "p95_s", "p99_s")
 MOST_MACHINES = 12  # in the table; --json has all
 FULL = 0.95  # used share of a machine's cores above which it is marked
+POINTS = 2000  # of a line; more are invisible
+RAREST = 1e-4  # share of tuples down to which the distribution is drawn, if there are enough
 
 
 def twin(
@@ -59,26 +66,24 @@ def twin(
 
     There are no slots: every tuple is processed, sent and queued at its own time, as on emulated machines (shared
     cores, network cards, links, credits). Streams keep their groupings.
+
+    Example: penstock sim twin word-count li-10 --policy t-storm --rate 5000 --duration 60
     """
     refuse_outputs(None, plot, application, cluster)
     if records is not None:
         refuse_unwritable(records, "--records")  # before the simulation
     scenario = find_scenario(application, cluster, chosen_parameters(parameter, parameters), plan, policy, seed)
     found = simulate_events(
-        scenario.application,
-        scenario.cluster,
+        Twin(scenario.application, scenario.cluster, Costs() if costs is None else load_costs(costs)),
         scenario.placement,
         rate=rate,
         arrivals=find_arrivals(arrivals),
         seconds=DEFAULT_SECONDS if duration is None else duration,
         warm_up=warm_up,
         seeds=scenario.seeds,
-        costs=Costs() if costs is None else load_costs(costs),
         records=records,
     )
     if plot is not None:
-        from penstock.cli.sim.twin_plots import plot_events  # imports matplotlib
-
         plot_events(found, scenario, plot)
     if as_json:
         _print_json(scenario, found)
@@ -198,3 +203,39 @@ def _print_json(case: Scenario, found: TwinResult) -> None:
             ],
         }
     )
+
+
+def plot_events(found: TwinResult, case: Scenario, path: Path) -> None:
+    """Draw the latencies of every seed, and the share of each machine's cores in use."""
+    figure, (left, right) = panels(1, 2, 12, 4.4)
+    least = 0.1
+    for span, seed in zip(found.spans, case.seeds, strict=True):
+        if len(span.latencies):
+            times, shares = longer(span.latencies)
+            left.plot(times * 1e3, shares, label=f"seed {seed}", linewidth=1.4)
+            least = min(least, shares[-1])
+    left.set_yscale("log")
+    left.set_ylim(least, 1.0)
+    left.set_xlabel("latency (ms)")
+    left.set_ylabel("share of source tuples that take longer")
+    if len(case.seeds) > 1:
+        left.legend(frameon=False, fontsize=8)
+    used = found.average("machine_cpu")
+    names = [machine.name for machine in case.cluster.machines]
+    right.bar(names, used, color=[BEST if share > FULL else BAR for share in used])
+    right.axhline(1.0, color=GREY, linewidth=0.8)
+    right.set_ylim(0.0, 1.05)
+    right.set_xlabel("machine")
+    right.set_ylabel("share of the machine's cores in use")
+    right.tick_params(axis="x", labelrotation=90 if len(names) > 10 else 0)
+    for axis in (left, right):
+        tidy(axis)
+    title = f"{case.application.name} on {case.cluster.name}, {found.load.offered_tps:,.0f} tuples/s: simulated"
+    figure.suptitle(title, fontsize=10)
+    save_figure(figure, path)
+
+
+def longer(latencies: Floats) -> tuple[Floats, Floats]:
+    """Return times, and the share of tuples that take longer than each, down to one tuple."""
+    shares = np.geomspace(1.0, max(RAREST, 1.0 / len(latencies)), POINTS)
+    return np.quantile(latencies, 1.0 - shares), shares

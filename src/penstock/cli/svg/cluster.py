@@ -5,9 +5,21 @@ from collections.abc import Collection
 from penstock.cli.drawing.facts import facts_in_words, machines_by_host, process_sizes
 from penstock.cli.drawing.usage import Fullness
 from penstock.cli.output import number, size
-from penstock.cli.svg.elements import FAINT, INK, MARGIN, MUTED, PAPER, Page, shortened, text_width, widest
-from penstock.cli.svg.fullness import draw_legend, in_use, paint
-from penstock.cli.svg.network import DETAILED, LABELLED, MACHINE, common_words, draw_network, machine_tip
+from penstock.cli.svg.elements import (
+    FAINT,
+    INK,
+    MARGIN,
+    MUTED,
+    PAPER,
+    Page,
+    draw_legend,
+    in_use,
+    paint,
+    shortened,
+    text_width,
+    widest,
+)
+from penstock.cli.svg.network import DETAILED, LABELLED, MACHINE, common_words, machine_tip, put_network
 from penstock.model.cluster import Cluster, Machine
 
 TOP = 64  # the title's room
@@ -29,7 +41,7 @@ def cluster_svg(cluster: Cluster, used: Fullness | None = None, needed: Collecti
     page = Page(cluster.name)
     page.text(MARGIN, 34, cluster.name, points=18, bold=True)
     if cluster.routed:
-        bottom = draw_network(page, cluster, MARGIN, TOP, used, needed)
+        bottom = put_network(page, cluster, MARGIN, TOP, used, needed)
     else:
         bottom = _draw_hosts(page, cluster, used)
     if used is not None:
@@ -59,7 +71,7 @@ def _draw_hosts(page: Page, cluster: Cluster, used: Fullness | None = None) -> f
             x, y = float(MARGIN), row_end + PADDING
         if host:
             page.rectangle(
-                x, y, frame_width, frame_height, fill="#f5f7fa", stroke=FAINT, tip=f"host {host}", kind="host"
+                (x, y, frame_width, frame_height), fill="#f5f7fa", stroke=FAINT, tip=f"host {host}", kind="host"
             )
             page.text(x + PADDING, y + 20, shortened(host, 12, frame_width - 2 * PADDING), colour=MUTED)
         for place, machine in enumerate(machines):
@@ -105,25 +117,25 @@ def _draw_card(
 ) -> None:
     left, top, width, _ = place
     tip = machine_tip(machine) + in_use(machine.name, used)
-    page.rectangle(*place, fill=paint(machine.name, used, PAPER), stroke=MACHINE[1], tip=tip, kind="machine")
+    page.rectangle(place, fill=paint(machine.name, used, PAPER), stroke=MACHINE[1], tip=tip, kind="machine")
     inside = width - 2 * PADDING
     name = shortened(machine.name, 12, inside, bold=True)
     page.text(left + PADDING, top + 19, name, bold=True, colour=INK)
     page.text(left + PADDING, top + 35, _words(machine), points=11, colour=MUTED)
     value = number(machine.cpu)
     room = inside - text_width(value, 10) - 6
-    page.rectangle(left + PADDING, top + 43, room, 8, fill="#e4e7eb", round_by=2)
-    page.rectangle(left + PADDING, top + 43, room * machine.cpu / most, 8, fill=BAR, round_by=2, tip=f"cpu {value}")
+    page.rectangle((left + PADDING, top + 43, room, 8), fill="#e4e7eb", round_by=2)
+    page.rectangle((left + PADDING, top + 43, room * machine.cpu / most, 8), fill=BAR, round_by=2, tip=f"cpu {value}")
     page.text(left + width - PADDING, top + 51, value, points=10, anchor="end", colour=MUTED)
     y, slot = top + 60, 0
     for row in _cell_rows(machine):
         x = left + PADDING
         for count in row:
             block = count * (CELL + GAP) + GAP
-            page.rectangle(x, y, block, CELL + 2 * GAP, fill="none", stroke=FAINT, round_by=3)
+            page.rectangle((x, y, block, CELL + 2 * GAP), fill="none", stroke=FAINT, round_by=3)
             for cell in range(count):
                 at = (x + GAP + cell * (CELL + GAP), y + GAP, CELL, CELL)
-                page.rectangle(*at, fill=SLOT[0], stroke=SLOT[1], round_by=2, tip=f"{machine.name}/{slot}", kind="slot")
+                page.rectangle(at, fill=SLOT[0], stroke=SLOT[1], round_by=2, tip=f"{machine.name}/{slot}", kind="slot")
                 slot += 1
             x += block + GAP + 4
         y += CELL + 2 * GAP + 2

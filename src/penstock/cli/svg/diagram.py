@@ -14,8 +14,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from penstock.cli.svg.geometry import along, boxes_around, hits, leaving, overlapping, segments
-from penstock.cli.svg.layout import GAP, lay_out
+from penstock.cli.svg.layout import GAP, along, boxes_around, hits, lay_out, leaving, overlapping, segments
 from penstock.model.taskgraph import Floats, Ints
 
 CLEAR = 7.0  # between a link and the nodes that it passes

@@ -1,7 +1,8 @@
-"""The pieces of an SVG drawing: rectangles, texts, lines, each with its tooltip.
+"""The pieces of an SVG drawing: rectangles, texts, lines, each with its tooltip; the colours of utilisation.
 
 Pages are complete in themselves: no fonts, scripts or styles from elsewhere. Text is measured by a rule of thumb, on
-the wide side, since the reader's font is not known.
+the wide side, since the reader's font is not known. Colours go from pale for low utilisation to red for full; failed
+elements are grey.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from xml.etree import ElementTree as Tree
 from rich.cells import cell_len
 
 from penstock.cli.drawing.canvas import clean, wrapped
+from penstock.cli.drawing.usage import Fullness
 
 INK, MUTED, FAINT, PAPER = "#1f2933", "#616e7c", "#cbd2d9", "#ffffff"
 FONT = "Helvetica, Arial, 'DejaVu Sans', sans-serif"
@@ -19,6 +21,9 @@ MARGIN = 24
 LEAST_WIDTH = 620  # of lines of text
 ARROW = 10  # the length of an arrow's head
 LINE_HEIGHT = 1.4  # of the font's size
+
+
+Box = tuple[float, float, float, float]  # left, top, width, height
 
 
 class Page:
@@ -33,10 +38,7 @@ class Page:
 
     def rectangle(
         self,
-        x: float,
-        y: float,
-        width: float,
-        height: float,
+        place: Box,
         *,
         fill: str = PAPER,
         stroke: str = "none",
@@ -47,10 +49,11 @@ class Page:
         kind: str = "",
     ) -> None:
         """Put a rectangle on the page."""
+        x, y, width, height = place
         self._reach(x + width, y + height)
-        place = {"x": _n(x), "y": _n(y), "width": _n(width), "height": _n(height), "rx": _n(round_by)}
+        where = {"x": _n(x), "y": _n(y), "width": _n(width), "height": _n(height), "rx": _n(round_by)}
         how = {"fill": fill, "stroke": stroke} | ({"stroke-width": _n(stroke_width)} if stroke_width != 1 else {})
-        self._add("rect", {**place, **how, **({"stroke-dasharray": "3 2"} if dashed else {})}, tip, kind)
+        self._add("rect", {**where, **how, **({"stroke-dasharray": "3 2"} if dashed else {})}, tip, kind)
 
     def text(
         self,
@@ -168,3 +171,55 @@ def shortened(words: str, points: float, width: float, bold: bool = False) -> st
 
 def _n(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
+
+
+FAILED = "#c4c9cf"
+STEPS = (  # by minimum share
+    (0.0, "#e3e9f0", "idle"),
+    (1e-9, "#b4dfbe", "below 50 %"),
+    (0.5, "#6fc184", "50 to 80 %"),
+    (0.8, "#f5c96b", "80 to 100 %"),
+    (0.999, "#e8785f", "full"),
+)
+
+
+def paint(element: str, used: Fullness | None, otherwise: str) -> str:
+    """Return the colour of an element; `otherwise` if utilisation is unknown."""
+    if used is None:
+        return otherwise
+    share = used.get(element, 0.0)
+    return FAILED if share is None else step(share)
+
+
+def step(share: float) -> str:
+    """Return the colour of a share in use."""
+    return [colour for least, colour, _ in STEPS if share >= least][-1]
+
+
+def has_failed(element: str, used: Fullness | None) -> bool:
+    """Return whether an element is known to have failed."""
+    return used is not None and used.get(element, 0.0) is None
+
+
+def words_of(element: str, used: Fullness | None) -> str:
+    """Format the utilisation of an element; empty if it is unknown."""
+    if used is None:
+        return ""
+    share = used.get(element, 0.0)
+    return "failed" if share is None else f"{share:.0%} used"
+
+
+def in_use(element: str, used: Fullness | None) -> str:
+    """Format the utilisation as the end of a longer text."""
+    words = words_of(element, used)
+    return f"; {words}" if words else ""
+
+
+def draw_legend(page: Page, left: float, top: float, failed: bool = True) -> float:
+    """Put the legend of the colours on the page; return its lower edge."""
+    x = left
+    for colour, words in [*((colour, words) for _, colour, words in STEPS), *([(FAILED, "failed")] if failed else [])]:
+        page.rectangle((x, top, 14, 14), fill=colour, stroke=MUTED, round_by=3)
+        page.text(x + 20, top + 11, words, points=11, colour=MUTED)
+        x += 34 + text_width(words, 11)
+    return top + 14

@@ -14,13 +14,24 @@ from penstock.cli.formatting import bandwidth, card, fails, plural
 from penstock.cli.output import size
 from penstock.cli.svg.diagram import Diagram, Node, arrange
 from penstock.cli.svg.diagram import Link as Line
-from penstock.cli.svg.elements import INK, MUTED, Page, shortened, text_width, widest
-from penstock.cli.svg.fullness import FAILED, has_failed, in_use, paint, words_of
+from penstock.cli.svg.elements import (
+    FAILED,
+    INK,
+    MUTED,
+    Box,
+    Page,
+    has_failed,
+    in_use,
+    paint,
+    shortened,
+    text_width,
+    widest,
+    words_of,
+)
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.taskgraph import Floats
 
 Point = tuple[float, float]
-Box = tuple[float, float, float, float]  # left, top, width, height
 
 MACHINE, SWITCH = ("#e6f1fb", "#2f76b5"), ("#fff4d9", "#b7791f")  # fill, edge
 LINK = "#a3aebb"
@@ -34,13 +45,8 @@ UNDER = 8.0  # of a line that a node hides
 SMALL = 9  # points of a label
 
 
-def draw_network(
-    page: Page,
-    cluster: Cluster,
-    left: float,
-    top: float,
-    used: Fullness | None = None,
-    needed: Collection[str] = (),
+def put_network(
+    page: Page, cluster: Cluster, left: float, top: float, used: Fullness | None = None, needed: Collection[str] = ()
 ) -> float:
     """Put a network on the page, coloured by utilisation if it is known; return its lower edge.
 
@@ -157,7 +163,7 @@ def _draw_crowd(
 
 def _draw_dot(page: Page, at: Point, colours: tuple[str, str], tip: str, kind: str) -> None:
     x, y = at[0] - DOT / 2, at[1] - DOT / 2
-    page.rectangle(x, y, DOT, DOT, fill=colours[0], stroke=colours[1], round_by=DOT / 4, tip=tip, kind=kind)
+    page.rectangle((x, y, DOT, DOT), fill=colours[0], stroke=colours[1], round_by=DOT / 4, tip=tip, kind=kind)
 
 
 def _draw_names(page: Page, names: Sequence[str], at: Mapping[str, Point]) -> None:
@@ -225,7 +231,7 @@ def _draw_machine(
 ) -> None:
     left, top, right, bottom = box
     fill, tip = paint(machine.name, used, MACHINE[0]), machine_tip(machine) + in_use(machine.name, used)
-    page.rectangle(left, top, right - left, bottom - top, fill=fill, stroke=MACHINE[1], tip=tip, kind="machine")
+    page.rectangle((left, top, right - left, bottom - top), fill=fill, stroke=MACHINE[1], tip=tip, kind="machine")
     x = (left + right) / 2
     page.text(x, top + 17, _without_middle(words[0], 12, right - left - 8, bold=True), bold=True, anchor="middle")
     for place, line in enumerate(words[1:], 1):
@@ -237,7 +243,7 @@ def draw_switch(page: Page, name: str, box: Sequence[float], used: Fullness | No
     """Put a switch on the page."""
     (left, top, right, bottom), (fill, tip) = box, _switch(name, used)
     place = (left, top, right - left, bottom - top)
-    page.rectangle(*place, fill=fill, stroke=SWITCH[1], round_by=(bottom - top) / 2, tip=tip, kind="switch")
+    page.rectangle(place, fill=fill, stroke=SWITCH[1], round_by=(bottom - top) / 2, tip=tip, kind="switch")
     words = _without_middle(name, 10, right - left - 8)
     page.text((left + right) / 2, (top + bottom) / 2 + 4, words, points=10, anchor="middle", colour=INK)
 
@@ -254,9 +260,8 @@ def draw_link(
     line: Floats,
     used: Fullness | None,
     directions: bool = True,
-    more: str = "",
 ) -> None:
-    """Put a link on the page, as wide as its bandwidth allows; `more` is added to its tooltip."""
+    """Put a link on the page, as wide as its bandwidth allows."""
     most = max(other.bandwidth_mbps for other in cluster.links)
     share = link.bandwidth_mbps / most if most else 0.0
     thickest = max(THICKEST - len(cluster.links) / 12, 3 * THINNEST)
@@ -266,7 +271,7 @@ def draw_link(
         width=THINNEST + (thickest - THINNEST) * sqrt(share),
         arrow=link.directed and directions,
         dashed=share == 0 or has_failed(link.label, used),
-        tip=link_tip(link) + in_use(link.label, used) + more,
+        tip=link_tip(link) + in_use(link.label, used),
         kind="link",
     )
 
@@ -286,7 +291,7 @@ def draw_labels(page: Page, diagram: Diagram, labels: Sequence[Sequence[str]], a
         if box is None:
             continue
         left, top, right, bottom = box.tolist()
-        page.rectangle(left, top, right - left, bottom - top, round_by=3, kind="label")
+        page.rectangle((left, top, right - left, bottom - top), round_by=3, kind="label")
         for place, line in enumerate(words):
             y = top + LINE * place + LINE - 3.5
             colour = alarm if words[0] == "bottleneck" else INK

@@ -19,8 +19,19 @@ from penstock.cli.output import number
 from penstock.cli.planned_load import PlannedLoad
 from penstock.cli.svg.diagram import Diagram, Node, arrange
 from penstock.cli.svg.diagram import Link as Line
-from penstock.cli.svg.elements import FAINT, INK, MARGIN, MUTED, PAPER, Page, shortened, text_width, widest
-from penstock.cli.svg.fullness import draw_legend, step
+from penstock.cli.svg.elements import (
+    FAINT,
+    INK,
+    MARGIN,
+    MUTED,
+    PAPER,
+    Page,
+    draw_legend,
+    shortened,
+    step,
+    text_width,
+    widest,
+)
 from penstock.cli.svg.network import (
     LINE,
     SMALL,
@@ -86,7 +97,7 @@ def _draw_components(page: Page, plan: Plan, colours: Mapping[str, str], top: fl
         words = f"{shortened(name, 11, NAME_WIDTH)} ×{len(slots)}"
         if x > MARGIN and x + 20 + text_width(words, 11) > MARGIN + PAGE_WIDTH:
             x, top = float(MARGIN), top + 20
-        page.rectangle(x, top, 14, 14, fill=colours[name], stroke=MUTED, round_by=3, tip=name, kind="component")
+        page.rectangle((x, top, 14, 14), fill=colours[name], stroke=MUTED, round_by=3, tip=name, kind="component")
         page.text(x + 20, top + 11, words, points=11)
         x += 38 + text_width(words, 11)
     return top + 14
@@ -165,14 +176,14 @@ class Card:
         tip = machine_tip(self.machine) if self.machine else f"machine {self.name}"
         fill = "#f5f7fa" if self.slots else PAPER
         how = {"stroke": LIMIT, "stroke_width": 3.0} if limits else {"stroke": MUTED}
-        page.rectangle(left, top, right - left, bottom - top, fill=fill, tip=tip, kind="machine", **how)
+        page.rectangle((left, top, right - left, bottom - top), fill=fill, tip=tip, kind="machine", **how)
         inside = right - left - 2 * PADDING
         x, y = left + PADDING, top + PADDING + 11
         page.text(x, y, shortened(self.name, 12, inside - self.bar, bold=True), bold=True)
         if self.load is not None:
             busy = self.load.share("machine", self.name)
             for width, colour in ((BAR, "#e4e7eb"), (BAR * min(busy, 1.0), step(busy))):
-                page.rectangle(right - PADDING - BAR, y - 8, width, 7, fill=colour, round_by=2)
+                page.rectangle((right - PADDING - BAR, y - 8, width, 7), fill=colour, round_by=2)
         for words, limiting in self.words:
             y += HEADER
             page.text(x, y, shortened(words, 10, inside), points=10, colour=LIMIT if limiting else MUTED, bold=limiting)
@@ -184,10 +195,7 @@ class Card:
             y += height + GAP
         for place in range(min(self.free, FREE_DRAWN)):
             page.rectangle(
-                x + place * (FREE + GAP),
-                y,
-                FREE,
-                FREE,
+                (x + place * (FREE + GAP), y, FREE, FREE),
                 stroke=MUTED,
                 round_by=2,
                 dashed=True,
@@ -205,19 +213,21 @@ class Card:
         name = f"{self.name}/{slot}"
         limits = self.load is not None and self.load.limits("slot", name)
         how = {"stroke": LIMIT, "stroke_width": 2.5} if limits else {"stroke": FAINT}
-        page.rectangle(*place, tip=f"slot {name}", kind="slot", **how)
+        page.rectangle(place, tip=f"slot {name}", kind="slot", **how)
         busy = self.load.shares.get(("slot", name)) if self.load is not None else None
         words = slot if busy is None else f"{slot}: {percent(busy)}"
         page.text(x + GAP + 2, y + 10, words, points=SMALL, colour=LIMIT if limits else MUTED, bold=limits)
         if busy is not None:
             page.rectangle(
-                x + GAP + 2, y + SLOT_LABEL - 1, (width - 2 * GAP - 4) * min(busy, 1.0), 3, fill=step(busy), round_by=1
+                (x + GAP + 2, y + SLOT_LABEL - 1, (width - 2 * GAP - 4) * min(busy, 1.0), 3),
+                fill=step(busy),
+                round_by=1,
             )
         y += SLOT_LABEL + 3
         for component, numbers in tasks.items():
             for task in _labels(component, numbers):
                 page.rectangle(
-                    x + GAP, y, width - 2 * GAP, CHIP, fill=colours[component], round_by=4, tip=task, kind="task"
+                    (x + GAP, y, width - 2 * GAP, CHIP), fill=colours[component], round_by=4, tip=task, kind="task"
                 )
                 page.text(x + GAP + 4, y + 12, shortened(task, 10, width - 2 * GAP - 6), points=10, colour=INK)
                 y += CHIP + GAP

@@ -115,7 +115,7 @@ class Picture:
         left, width = self.columns[self._layer_of(position)]
         top = self.tops[position]
         page.rectangle(
-            left, top, width, self.heights[position], fill=fill, stroke=edge, tip=_tip(component), kind="component"
+            (left, top, width, self.heights[position]), fill=fill, stroke=edge, tip=_tip(component), kind="component"
         )
         name, *rest = _words(component)
         y = self._middle(position) - (len(rest) * 15) / 2 + 4

@@ -166,7 +166,7 @@ def _guaranteed_claims(rows: pd.DataFrame) -> list[Claim]:
             ", ".join(f"{names.TITLES[name]} {means[name]:.2f}" for name in names.PUBLISHED),
             "highest mean",
             means[names.CANONICAL] >= best,
-            "as in figure 13; relative to the best of these names.SPARCLE has "
+            "as in figure 13; relative to the best of these SPARCLE has "
             f"{gain_over(rows, names.CANONICAL, max(names.PUBLISHED, key=lambda name: means[name]))}. Of "
             f"{column(rows, 'asked').mean():.2f} asked for, our default admits {means[names.SPARCLE]:.2f} (GS with "
             f"near ties {means[names.GS_NEAR]:.2f}), refined {means[names.REFINED]:.2f}, HEFT "

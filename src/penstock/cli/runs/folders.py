@@ -1,4 +1,4 @@
-"""`penstock runs clean`: remove runs that have ended."""
+"""`penstock runs list` and `clean`: the folders of runs."""
 
 import re
 import sys
@@ -8,15 +8,79 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from penstock.admission.reconciler.state import is_kept
 from penstock.cli.inputs import JsonOption, RunsOption
-from penstock.cli.output import console, print_json
-from penstock.cli.runs.list import end_of, print_runs, run_facts
+from penstock.cli.output import console, print_json, print_line, table
+from penstock.cli.run_view import clock
 from penstock.model.errors import InvalidInput
 from penstock.runtime.storage.run_folder import RunInfo, RunInUse, all_runs, outcome, remove
 
-EXAMPLE = "penstock runs clean --older-than 7d --dry-run"
+COLUMNS = ("run", "application", "state", "started", "duration", "outcome")
+STYLES = {"failed": "red", "died": "red", "completed": "green"}
+
+
+def list_runs(runs: RunsOption = Path("runs"), as_json: JsonOption = False) -> None:
+    """List all runs, newest first.
+
+    The state is starting, running or ended. The outcome is completed, stopped, failed, or died if its driver was
+    killed. penstock status RUN shows more of each.
+
+    Example: penstock runs list
+    """
+    facts = [run_facts(info) for info in all_runs(runs)]
+    if as_json:
+        print_json({"runs": facts})
+    elif facts:
+        print_runs(facts)
+    else:
+        print_line(f"there is no run in {runs}; start one with penstock run APP")
+
+
+def run_facts(info: RunInfo) -> dict[str, Any]:
+    """Return the facts of a run for the list."""
+    word, reason = outcome(info)
+    state = "ended" if word else "running" if info.socket else "starting"
+    until = end_of(info) if word else datetime.now().astimezone()
+    return {
+        "run": info.run,
+        "application": info.application,
+        "state": state,
+        "started": info.started,
+        "duration_s": max((until - info.started).total_seconds(), 0.0),
+        "outcome": word or None,
+        "reason": reason or None,
+        "folder": info.folder,
+    }
+
+
+def end_of(info: RunInfo) -> datetime:
+    """Return when a run ended; if its driver died, when it last wrote its folder."""
+    if info.ended is not None:
+        return info.ended
+    written = [each.stat().st_mtime for each in (info.path, *info.path.iterdir()) if each.exists()]
+    return datetime.fromtimestamp(max(written)).astimezone()
+
+
+def print_runs(facts: list[dict[str, Any]]) -> None:
+    """Print a table of runs."""
+    rows = table(*COLUMNS, left=COLUMNS)
+    for each in facts:
+        rows.add_row(*_cells(each))
+    console.print(rows)
+
+
+def _cells(facts: dict[str, Any]) -> list[str]:
+    result = facts["outcome"] or "-"
+    why = f": {facts['reason']}" if result in ("failed", "died") else ""
+    style = STYLES.get(result)
+    text = f"[{style}]{result}[/]{escape(why)}" if style else result + escape(why)
+    started = f"{facts['started']:%Y-%m-%d %H:%M:%S}"
+    names = [escape(facts["run"]), escape(facts["application"]), facts["state"]]
+    return [*names, started, clock(facts["duration_s"]), text]
+
+
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -35,6 +99,8 @@ def clean(
     Checkpoints, output and telemetry in them are removed, too; telemetry written elsewhere stays. Runs in progress,
     runs that penstock cluster serve will continue, and folders that are not a run's are kept. With both options a run
     is removed if both apply.
+
+    Example: penstock runs clean --older-than 7d --dry-run
     """
     if older_than is None and keep is None:
         raise InvalidInput("older_than", "expected --older-than TIME, --keep N or both, got neither; name one")
@@ -94,4 +160,4 @@ def _confirm(count: int) -> bool:
 
 
 def _print(text: str) -> None:
-    console.print(text, markup=False, soft_wrap=True)
+    print_line(text)

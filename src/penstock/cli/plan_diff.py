@@ -11,15 +11,16 @@ from penstock.cli.output import console, number, print_json, table
 from penstock.model.errors import InvalidInput
 from penstock.model.plan import moves
 
-EXAMPLE = "penstock plans diff monday.toml tuesday.toml"
-
 
 def diff(
     before: Annotated[Path, typer.Argument(help="A plan file.")],
     after: Annotated[Path, typer.Argument(help="Another plan file for the same application.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Compare two plans: moved tasks, tuple policies, predictions."""
+    """Compare two plans: moved tasks, tuple policies, predictions.
+
+    Example: penstock plans diff monday.toml tuesday.toml
+    """
     old, new = plan_file(before), plan_file(after)
     if old.application != new.application:
         raise InvalidInput("application", f"{before} is for {old.application!r}, {after} for {new.application!r}")

@@ -1,4 +1,4 @@
-"""`penstock policies show`: the description and parameters of a policy."""
+"""`penstock policies list` and `show`: the policies and their parameters."""
 
 from dataclasses import MISSING, fields
 from inspect import cleandoc
@@ -7,11 +7,31 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli.inputs import JsonOption
-from penstock.cli.output import console, print_json
+from penstock.cli.output import console, print_json, table
 from penstock.model.errors import UnknownName, nearest
 from penstock.policies.registry import REGISTRY, PolicyKind, policy_class
 
-EXAMPLE = "penstock policies show local-search"
+
+def list_policies(as_json: JsonOption = False) -> None:
+    """List every policy by what it decides.
+
+    Example: penstock policies list
+    """
+    if as_json:
+        listed = [(kind, name, entry) for kind, rows in REGISTRY.items() for name, entry in rows.items()]
+        print_json([{"name": name, "kind": kind, **entry._asdict()} for kind, name, entry in listed])
+        return
+    for kind, rows in REGISTRY.items():
+        what, option = DECIDES[kind]
+        console.print(f"[bold]{kind}[/]: {what} [dim]({option})[/]")
+        made = table("policy", "from", "what it does", left=("from", "what it does"))
+        for name, entry in rows.items():
+            made.add_row(f"[bold]{name}[/]", entry.origin, entry.summary)
+        console.print(made)
+        console.print()
+    console.print("[dim]Parameters of a policy: penstock policies show NAME[/]")
+
+
 DECIDES = {  # kind: what its policies decide, and the option that names one
     "placement": ("where each task runs", "--policy"),
     "routing": ("which task a tuple goes to", "--routing"),
@@ -29,7 +49,10 @@ def show_policy(
     name: Annotated[str, typer.Argument(help="The policy's name.", autocompletion=all_policy_names)],
     as_json: JsonOption = False,
 ) -> None:
-    """Show a policy's description and parameters."""
+    """Show a policy's description and parameters.
+
+    Example: penstock policies show local-search
+    """
     kinds = [kind for kind, rows in REGISTRY.items() if name in rows]
     if not kinds:
         raise UnknownName("policy", f"no policy is named {name!r}; {nearest(name, all_policy_names(''))}")
