@@ -9,7 +9,7 @@ import penstock as ps
 from penstock.autopilot.autopilot import AutopilotSettings
 from penstock.autopilot.pilot import caution
 from penstock.estimate.evaluator import Evaluator
-from penstock.experiments.sweep import cases, run_case
+from penstock.experiments.sweep import run_case, sweep_cases
 from penstock.model.errors import UnknownName
 from penstock.model.objective import Objective
 from penstock.model.placement import Constraint, Infeasible
@@ -40,7 +40,7 @@ def test_balanced_has_its_reference_by_name_too() -> None:
 
 
 def test_a_sweep_takes_a_name() -> None:
-    (case,) = cases([(APPLICATION, CLUSTER, 0)], ["round-robin"], "traffic", "planning")
+    (case,) = sweep_cases([(APPLICATION, CLUSTER, 0)], ["round-robin"], "traffic", "planning")
     assert run_case(case)["score"] == -run_case(case)["traffic_bytes"]
 
 
@@ -49,7 +49,7 @@ REFUSING: dict[str, Callable[[str], object]] = {
     "plan_by": lambda name: plan_by("round-robin", APPLICATION, CLUSTER, name),
     "scorer": lambda name: Evaluator(APPLICATION, CLUSTER).scorer(name),
     "score": lambda name: _evaluation().score(name),
-    "sweep": lambda name: cases([(APPLICATION, CLUSTER, 0)], ["round-robin"], name, "planning"),
+    "sweep": lambda name: sweep_cases([(APPLICATION, CLUSTER, 0)], ["round-robin"], name, "planning"),
     "completion": lambda name: completion(APPLICATION, CLUSTER, name),
     "additions": lambda name: additions(APPLICATION, CLUSTER, [CLUSTER.slot_names[0]] * len(SLOTS), name),
     "autopilot": lambda name: AutopilotSettings(policy="local-search", objective=name),
