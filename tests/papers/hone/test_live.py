@@ -18,7 +18,14 @@ from penstock.papers.hone.live.episodes import BURSTY, SLOT_S, STEADY, Episodes,
 from penstock.papers.hone.live.grid import CHOICES, LIVE, LOADS, PLUS, SEEDS, default_policies
 from penstock.papers.hone.live.measures import Seen, beginnings, cell_rows, placed, run_and_measure
 from penstock.papers.hone.live.ratios import MEASURES, against, judge, to_best
-from penstock.papers.hone.live.settings import CARD_BUSY, HONE_BUSY, Testbed, hone_testbed, one_slow_machine, split
+from penstock.papers.hone.live.settings import (
+    CARD_BUSY,
+    HONE_BUSY,
+    EmulatedWordCount,
+    hone_testbed,
+    one_slow_machine,
+    split,
+)
 from penstock.papers.hone.live.signals import LIVE_TAU, TAUS, longest_first
 from penstock.papers.hone.live.testbed import FIGURE_10, FIGURE_11, FIGURE_13, FIGURE_14, RRB, STORM, hone_case
 from penstock.papers.hone.live.trial import PLAIN, Choice, Conducted, Trial
@@ -107,7 +114,7 @@ def test_hone_s_busiest_card_is_nearly_full_at_the_highest_rate_and_less_so_with
     assert hone_testbed(words=10).card_share(100.0) < 0.5 * HONE_BUSY
 
 
-def _machines(setting: Testbed) -> dict[str, dict[str, int]]:
+def _machines(setting: EmulatedWordCount) -> dict[str, dict[str, int]]:
     from penstock.planning.planner import plan_by
 
     flow = setting.flow(episodes())
@@ -411,7 +418,9 @@ def test_a_case_that_fails_leaves_those_before_it(tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_a_trial_runs_live_and_every_choice_gets_its_tuples() -> None:
     machines = tuple(Machine(name=f"m{n}", cores=3, slots=3, network_mbps=1.0) for n in range(2))
-    setting = Testbed(Cluster(name="pair", machines=machines), "round-robin", (2, 2, 2), (1.0, 8.0, 0.5), words=6)
+    setting = EmulatedWordCount(
+        Cluster(name="pair", machines=machines), "round-robin", (2, 2, 2), (1.0, 8.0, 0.5), words=6
+    )
     choices = (PLAIN, Choice("potus-plus", "longest-backlog-first"))
     made = Episodes(STEADY, 40.0, 2, 2, 2, Lengths(0.2, 0.5, 0.1, 0.4), 1)
     said: list[str] = []

@@ -95,29 +95,23 @@ def _named(rows: pd.DataFrame) -> pd.DataFrame:
 def _claims(rows: pd.DataFrame) -> list[Claim]:
     return [
         *_load_claims(select(rows, part="load")),
+        *_herding_claims(select(rows, part="load")),
         _forecast_claim(_named(select(rows, part="forecast"))),
         *_limit_claims(select(rows, part="limit")),
         _container_claim(cost_ratio(select(rows, part="container"))),
     ]
 
 
-def _load_claims(rows: pd.DataFrame) -> list[Claim]:
-    def ratio(load: float, balanced: bool, **potus: Value) -> Floats:
-        own = select(rows, utilisation=load, balanced=balanced)
-        return over(
-            select(own, policy="shuffle"), select(own, **{"policy": "potus", "options": "", **potus}), "response"
-        )
+def _over_potus(rows: pd.DataFrame, load: float, balanced: bool, **potus: Value) -> Floats:
+    """Return Shuffle's response times relative to those of POTUS, seed by seed."""
+    own = select(rows, utilisation=load, balanced=balanced)
+    return over(select(own, policy="shuffle"), select(own, **{"policy": "potus", "options": "", **potus}), "response")
 
-    usual, usual_bare = ratio(0.8, False, v=3.0), ratio(0.8, False, v=0.0)
+
+def _load_claims(rows: pd.DataFrame) -> list[Claim]:
+    usual, usual_bare = _over_potus(rows, 0.8, False, v=3.0), _over_potus(rows, 0.8, False, v=0.0)
     loads = [load for load in sorted(rows["utilisation"].unique()) if load >= NEARLY_FULL]
-    full, full_bare = ({load: ratio(load, True, v=v) for load in loads} for v in (3.0, 0.0))
-    unseen, seen, full_seen = (
-        ratio(0.8, True, v=0.0),
-        ratio(0.8, True, v=0.0, options=APPENDIX),
-        ratio(0.98, True, v=0.0, options=APPENDIX),
-    )
-    even = select(rows, utilisation=0.8, balanced=True)
-    plus = over(select(even, policy="potus-plus"), select(even, policy="potus", v=0.0, options=""), "response")
+    full, full_bare = ({load: _over_potus(rows, load, True, v=v) for load in loads} for v in (3.0, 0.0))
     return [
         Claim(
             "check: at 0.8 on the fullest component Shuffle is 40–50 % below POTUS at V = 3",
@@ -136,6 +130,15 @@ def _load_claims(rows: pd.DataFrame) -> list[Claim]:
             "V = 3 holds tuples back where nothing waits, which delays them at every load short of overload; with V = "
             f"0: {_by_load(full_bare)}",
         ),
+    ]
+
+
+def _herding_claims(rows: pd.DataFrame) -> list[Claim]:
+    unseen = _over_potus(rows, 0.8, True, v=0.0)
+    seen, full_seen = (_over_potus(rows, load, True, v=0.0, options=APPENDIX) for load in (0.8, 0.98))
+    even = select(rows, utilisation=0.8, balanced=True)
+    plus = over(select(even, policy="potus-plus"), select(even, policy="potus", v=0.0, options=""), "response")
+    return [
         Claim(
             "check: under (8), which does not show tuples in flight, POTUS herds: Shuffle / POTUS",
             "0.71 against 1.05 under the appendix form",

@@ -118,28 +118,32 @@ def _range(values: Floats) -> str:
     return f"{values.min():.3f} to {values.max():.3f}"
 
 
-def _claims(rows: pd.DataFrame) -> list[Claim]:
-    own = select(rows, reading=APART_ENDS)
+def _equal_claim(own: pd.DataFrame) -> Claim:
     share = column(own, names.CANONICAL) / column(own, names.OPTIMUM)
     defaults = column(own, names.SPARCLE) / column(own, names.OPTIMUM)
     refined = column(own, names.REFINED) / column(own, names.OPTIMUM)
     worst = float(own["field_mbps"].to_numpy()[int(np.argmin(share))])
     best = column(own, "highest") / column(own, names.OPTIMUM)
+    return Claim(
+        "SPARCLE equals the optimum at every bandwidth",
+        "equal",
+        f"{_range(share)} of it, least at {worst:g} Mbps",
+        "within 1 % at every bandwidth",
+        bool(share.min() >= 0.99),
+        "ties decide: if a link that is already loaded limits all choices, (2) rates several machines alike, and "
+        f"the lowest number wins. With the best order of the machines it has {_range(best)} of the optimum. Our "
+        f"default, which prefers the machines of neighbours in ties, has {_range(defaults)}, refined "
+        f"{_range(refined)}",
+    )
+
+
+def _claims(rows: pd.DataFrame) -> list[Claim]:
+    own = select(rows, reading=APART_ENDS)
     little, much = _over(own, LITTLE), _over(own, MUCH) - 1
     middle = _over(own, MIDDLE)
     left = {name: int(_at(own, MIDDLE)[f"{name}_in_field"].iloc[0]) for name in (names.CANONICAL, names.SPARCLE)}
     return [
-        Claim(
-            "SPARCLE equals the optimum at every bandwidth",
-            "equal",
-            f"{_range(share)} of it, least at {worst:g} Mbps",
-            "within 1 % at every bandwidth",
-            bool(share.min() >= 0.99),
-            "ties decide: if a link that is already loaded limits all choices, (2) rates several machines alike, and "
-            f"the lowest number wins. With the best order of the machines it has {_range(best)} of the optimum. Our "
-            f"default, which prefers the machines of neighbours in ties, has {_range(defaults)}, refined "
-            f"{_range(refined)}",
-        ),
+        _equal_claim(own),
         Claim(
             "≈ 9 times the cloud at 0.5 Mbps",
             "9 ×",

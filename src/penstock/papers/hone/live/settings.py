@@ -63,7 +63,7 @@ class CountWords(RunningCounts[Word]):
 
 
 @dataclass(frozen=True)
-class Testbed:
+class EmulatedWordCount:
     """A word count of some shape on some machines.
 
     tasks, cpu_ms: of source, split, count and, if there is one, database, in this order.
@@ -147,7 +147,7 @@ CARD_BUSY = 0.7  # of every card at the maximum rate
 SPEEDS = (1.0, 1.0, 0.5)
 
 
-def one_slow_machine() -> Testbed:
+def one_slow_machine() -> EmulatedWordCount:
     """Return the setting of the comparison: three machines, one of half the speed, each with tasks of every component.
 
     Placement deals tasks in turn, so every machine has a source, two splits, two counts and a database: splits that
@@ -158,13 +158,13 @@ def one_slow_machine() -> Testbed:
     return _one_slow(bare.card_share(bare.maximum_tps) / CARD_BUSY)
 
 
-def _one_slow(mbps: float) -> Testbed:
+def _one_slow(mbps: float) -> EmulatedWordCount:
     machines = tuple(
         Machine(name=f"m{number}", cores=6, slots=6, speed=speed, network_mbps=mbps)
         for number, speed in enumerate(SPEEDS)
     )
     cluster = Cluster(name="one-slow", machines=machines, distances=NEAR)
-    return Testbed(cluster, "round-robin", (3, 6, 6, 3), (3.0, 30.0, 0.5, 2.0))
+    return EmulatedWordCount(cluster, "round-robin", (3, 6, 6, 3), (3.0, 30.0, 0.5, 2.0))
 
 
 HONE_TASKS = 10  # of every component
@@ -175,7 +175,7 @@ HONE_NODES: dict[int, tuple[int, ...]] = {3: (10, 10, 10), 10: (4, 3, 3, 3, 3, 2
 """Slots of every machine; tasks are dealt to them in order, so that a machine has tasks of one component only."""
 
 
-def hone_testbed(nodes: int = 3, grouping: Grouping = Grouping.SHUFFLE, words: int = WORDS) -> Testbed:
+def hone_testbed(nodes: int = 3, grouping: Grouping = Grouping.SHUFFLE, words: int = WORDS) -> EmulatedWordCount:
     """Return Hone's testbed: ten tasks per component, each component on machines of its own, cards that may be busy.
 
     The paper does not say what limits; here it is the card of the machines with splits, because a sending rule affects
@@ -186,11 +186,11 @@ def hone_testbed(nodes: int = 3, grouping: Grouping = Grouping.SHUFFLE, words: i
     return _testbed(nodes, grouping, words, mbps)
 
 
-def _testbed(nodes: int, grouping: Grouping, words: int, mbps: float) -> Testbed:
+def _testbed(nodes: int, grouping: Grouping, words: int, mbps: float) -> EmulatedWordCount:
     machines = tuple(
         Machine(name=f"n{number}", cores=slots, slots=slots, network_mbps=mbps)
         for number, slots in enumerate(HONE_NODES[nodes])
     )
     cluster = Cluster(name=f"hone-{nodes}", machines=machines, distances=NEAR)
     cpu_ms = (3.0, 30.0, 2.0)
-    return Testbed(cluster, "round-robin:order=listed", (HONE_TASKS,) * 3, cpu_ms, grouping, words)
+    return EmulatedWordCount(cluster, "round-robin:order=listed", (HONE_TASKS,) * 3, cpu_ms, grouping, words)

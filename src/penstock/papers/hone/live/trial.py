@@ -12,7 +12,7 @@ import numpy as np
 from penstock.experiments.live_cases import Report
 from penstock.model.tuples import TuplePolicies
 from penstock.papers.hone.live.episodes import Episodes
-from penstock.papers.hone.live.settings import Testbed
+from penstock.papers.hone.live.settings import EmulatedWordCount
 from penstock.runtime.config import ALL, Checkpointing, Execution, RunConfig, Telemetry
 from penstock.runtime.controller.state_machine import RunFailed
 from penstock.runtime.run import Run
@@ -44,7 +44,7 @@ PLAIN = Choice("round-robin", "fifo")
 class Trial:
     """A run, and the choices that are compared in it."""
 
-    setting: Testbed
+    setting: EmulatedWordCount
     episodes: Episodes
     choices: Sequence[Choice]
 
