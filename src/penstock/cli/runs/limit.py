@@ -32,8 +32,8 @@ def limit(
 ) -> None:
     """Limit the rate of a running application's sources.
 
-    Sources that are not named keep their limits. Tuples that wait are late, and their latency shows it. Checkpoints,
-    moves and the end are not affected.
+    Sources that are not named keep their limits. The time for which tuples wait counts as latency. Checkpoints, moves
+    and the end are not affected.
 
     A run of penstock cluster serve has its booked limit. It keeps a lower one until it ends; a higher one is reset
     within a second or two, since others have been promised the capacity: change its priority or guarantee instead.

@@ -53,7 +53,7 @@ OutputOption = Annotated[Path, typer.Option(help="Folder for telemetry and the i
 PlacementsOption = Annotated[int, typer.Option(help="Number of placements to try.", min=1, max=100_000)]
 HoldOption = Annotated[float, typer.Option(help="Measured seconds per placement; a multiple of --window.")]
 SettleOption = Annotated[
-    float | None, typer.Option(help="Seconds before them that are not measured; default: one window.", min=0)
+    float | None, typer.Option(help="Seconds before each placement that are not measured; default: one window.", min=0)
 ]
 WindowOption = Annotated[float, typer.Option(help="Length of the pipeline's windows in seconds.")]
 RatesOption = Annotated[
