@@ -56,8 +56,8 @@ def restore(
     """Mark an element as working again, or change its capacity.
 
     Rates are recomputed. With --capacity the element need not have failed: a link that has only half its bandwidth is
-    restored at 0.5. A reduced capacity is kept over a failure; only --capacity changes it. Links of a machine or switch are usable again with it, except those that were marked as failed
-    themselves.
+    restored at 0.5. A reduced capacity is kept over a failure; only --capacity changes it. Links of a machine or switch
+    are usable again with it, except those that were marked as failed themselves.
 
     Example: penstock cluster restore m0--hub --capacity 0.5
     """
