@@ -12,7 +12,7 @@ from penstock.model.taskgraph import Floats
 from penstock.policies import registry
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.local_search import LocalSearch
-from penstock.policies.placement.starts import starts
+from penstock.policies.placement.rearrangement import first_placements
 from tests.policies.cases import answer, chain, cluster, equal_machines, placed, refused, tata_cases
 from tests.policies.placement.small_cases import SMALL, small_case
 from tests.shared_data import needs_shared
@@ -52,7 +52,7 @@ def test_is_never_worse_than_its_starts() -> None:
     compared = 0
     for seed in range(30):
         view = small_case(seed).view
-        first = starts(view, np.random.default_rng(seed))
+        first = first_placements(view, np.random.default_rng(seed))
         assert view.evaluate is not None
         if isinstance(first, np.ndarray) and view.evaluate(first).max() > -np.inf:
             slots = placed("local-search:seconds=none,steps=20", view, seed)
@@ -63,7 +63,7 @@ def test_is_never_worse_than_its_starts() -> None:
 
 def test_improves_on_its_starts_where_balance_is_hard() -> None:
     scorer = Scorer(width=7)
-    first = starts(scorer.view, np.random.default_rng(0))
+    first = first_placements(scorer.view, np.random.default_rng(0))
     assert isinstance(first, np.ndarray)
     found = scorer(np.array([placed(SHORT, scorer.view)], dtype=np.int32))[0]
     best = scorer(np.array([placed("optimal", scorer.view)], dtype=np.int32))[0]
@@ -76,7 +76,7 @@ def test_scores_no_more_placements_than_allowed(steps: int) -> None:
     scorer = Scorer()
     result = answer(f"local-search:seconds=none,steps={steps}", scorer.view)
     assert isinstance(result, Placement)
-    first = starts(scorer.view, np.random.default_rng(0))
+    first = first_placements(scorer.view, np.random.default_rng(0))
     assert isinstance(first, np.ndarray)
     assert scorer.scored <= max(steps, len(first))
     assert f"{scorer.scored} placements" in result.note
@@ -102,7 +102,7 @@ def test_finds_what_is_allowed_when_no_start_is() -> None:
         return np.where(right >= 4, right, -np.inf)
 
     view = PlacementView(topology, machines, "own", allow_near)
-    first = starts(view, np.random.default_rng(0))
+    first = first_placements(view, np.random.default_rng(0))
     assert isinstance(first, np.ndarray)
     assert allow_near(first).max() == -np.inf
     assert placed(SHORT, view) == wanted.tolist()
@@ -154,7 +154,7 @@ def test_refuses_parameters_that_make_no_sense(settings: str, field: str) -> Non
 def test_stops_when_time_is_up_even_before_it_begins() -> None:
     scorer = Scorer()
     answer("local-search:seconds=0", scorer.view)
-    first = starts(scorer.view, np.random.default_rng(0))
+    first = first_placements(scorer.view, np.random.default_rng(0))
     assert isinstance(first, np.ndarray)
     assert scorer.scored == 2 * len(first)  # once to know them, once to know how long that takes
 

@@ -16,6 +16,7 @@ from penstock.policies.placement.assignment import Assigned, assign
 from penstock.policies.placement.carried import Hops
 from penstock.policies.placement.draft import Draft, complete
 from penstock.policies.placement.partly_placed import asked_of, offered_by
+from penstock.policies.placement.rearrangement import make_room
 
 Ties = Literal["lowest", "near"]
 
@@ -50,7 +51,7 @@ def _stuck(view: PlacementView, found: Assigned) -> Placement | Infeasible:
     draft = Draft(view)
     for task in np.flatnonzero(found.slot >= 0).tolist():
         draft.put(task, int(found.slot[task]))
-    return draft.stuck(found.stuck)
+    return make_room(draft, found.stuck)
 
 
 def _routes(hops: Hops) -> dict[Hop, tuple[int, ...]]:

@@ -15,6 +15,7 @@ from penstock.model.taskgraph import Bools, Ints
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.affinity import Affinity, busiest_first
 from penstock.policies.placement.draft import Draft
+from penstock.policies.placement.rearrangement import make_room
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class TStorm:
         for task in busiest_first(view).tolist():
             room = draft.machines_with_room(task)
             if not room.any():
-                return draft.stuck(task)
+                return make_room(draft, task)
             pinned = view.pins[task] >= 0
             candidates = np.flatnonzero(room if pinned else below(limit, free_on, room))
             pull = affinity.pull(task)[candidates]
