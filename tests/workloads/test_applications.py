@@ -8,7 +8,7 @@ from penstock.model.taskgraph import expand_tasks
 from penstock.model.topology import Grouping, Kind
 from penstock.workloads.applications import APPLICATIONS, application
 from penstock.workloads.clusters import cluster
-from penstock.workloads.face_detection import face_detection
+from penstock.workloads.sparcle import face_detection
 
 SIZES = {
     "word-count": [6, 8, 8, 8],

@@ -4,8 +4,8 @@ import msgspec
 
 from penstock.model.topology import Application
 from penstock.workloads.choice import Choice, choose
-from penstock.workloads.face_detection import face_detection
 from penstock.workloads.flink_applications import synthetic_communication, throughput_test, top_speed_windowing
+from penstock.workloads.sparcle import face_detection
 from penstock.workloads.storm_applications import QUERIES_LARGE_TPS, continuous_queries, log_processing, word_count
 from penstock.workloads.topologies import layered, random_job
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.model.errors import InvalidInput
 from penstock.model.taskgraph import Floats, Ints
-from penstock.policies.allocation.fairness import conditions, fair_rates
+from penstock.policies.allocation.fairness import conditions, fair_rates, predicted_capacity
 from tests.shared_data import SHARED, needs_shared
 
 Case = tuple[Floats, Floats, Ints, Floats]
@@ -180,3 +180,13 @@ def test_refuses_what_makes_no_sense() -> None:
         fair_rates(np.ones((1, 1)), one, owner, np.zeros(1))
     with pytest.raises(InvalidInput, match="load: expected finite numbers"):
         fair_rates(np.full((1, 1), -1.0), one, owner, one)
+
+
+def test_an_application_of_twice_the_priority_expects_two_thirds() -> None:
+    np.testing.assert_allclose(predicted_capacity(np.array([9.0, 4.0]), 2.0, np.array([1.0, 0.0])), [6.0, 4.0])
+
+
+def test_on_a_single_bottleneck_the_prediction_is_what_fairness_gives() -> None:
+    priority, need = np.array([1.0, 2.5, 4.0]), np.array([3.0, 1.0, 2.0])
+    got = fair_rates(need[None, :], np.array([12.0]), np.arange(3, dtype=np.int32), priority).rates[2] * need[2]
+    np.testing.assert_allclose(predicted_capacity(np.array([12.0]), 4.0, np.array([3.5])), got)

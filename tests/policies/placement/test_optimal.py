@@ -13,7 +13,7 @@ from penstock.model.topology import Application, Component, Grouping, Kind, Stre
 from penstock.policies.api import PlacementView
 from penstock.policies.checks import untruths, violations
 from penstock.policies.placement.exact.enumeration import count_up_to_tasks, placements
-from penstock.policies.placement.exact.quiet import LINE, without_developers_line
+from penstock.policies.placement.exact.program import DEVELOPERS_LINE, without_developers_line
 from penstock.policies.placement.optimal import Optimal
 from tests.policies.cases import answer, chain, cluster, equal_machines, machines_of, refused
 from tests.policies.placement.small_cases import SMALL, small_case
@@ -249,5 +249,5 @@ def test_refuses_ends_between_which_there_is_no_way(objective: Objective) -> Non
 
 def test_holds_back_only_the_line_that_is_for_developers(capfd: pytest.CaptureFixture[str]) -> None:
     with without_developers_line():
-        os.write(1, b"kept\n" + LINE + b"\nalso kept\n")
+        os.write(1, b"kept\n" + DEVELOPERS_LINE + b"\nalso kept\n")
     assert capfd.readouterr().out == "kept\nalso kept\n"

@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from penstock.model.kernel import kernel
 from penstock.model.slotted import UNLIMITED, Longs
 from penstock.policies.api import Rule
 from penstock.policies.registry import routing_policy
 from penstock.policies.tuples.lanes import Lanes, Queues, empty_queues, idle_lanes
-from penstock.policies.tuples.routing import route
+from penstock.policies.tuples.routing import choose_keyed, route
 
 STATE = ("turn", "start", "price", "weight", "score", "order")  # what decisions may change
 
@@ -102,3 +103,21 @@ def repeat(spec: str, given: Tables, times: int, seed: int = 0) -> Longs:
     for row in sent:
         route(*rule, own.queues, own.lanes, 0, len(own.queues.waiting), own.limit, rng, row)
     return sent
+
+
+@kernel
+def route_keyed(
+    kind: int, lanes: Lanes, begin: int, own: Longs, other: Longs, amount: int, chosen: Longs, sent: Longs
+) -> int:
+    """Choose a lane for each of `amount` tuples of a queue whose lanes start at `begin`; return how many have one.
+
+    `own` and `other` are the two lanes of each tuple's key, counted from `begin`; other rules than `partial-key` use
+    only the first. It stops at a tuple without room, because later ones must not overtake it.
+    """
+    for place in range(amount):
+        lane = choose_keyed(kind, lanes, begin + own[place], begin + other[place], sent)
+        if lane < 0:
+            return place
+        chosen[place] = lane
+        sent[lane] += 1
+    return amount

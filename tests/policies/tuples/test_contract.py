@@ -14,10 +14,10 @@ from penstock.model.taskgraph import Floats
 from penstock.policies import registry
 from penstock.policies.api import SETTINGS, RoutingPolicy, Rule, SendingPolicy
 from penstock.policies.registry import PolicyKind
-from penstock.policies.tuples.routing import route, route_keyed
+from penstock.policies.tuples.routing import route
 from penstock.policies.tuples.sending import STATE as REMEMBERED
 from penstock.policies.tuples.sending import send
-from tests.policies.tuples.tables import STATE, Tables, decide, drawn, repeat, tables
+from tests.policies.tuples.tables import STATE, Tables, decide, drawn, repeat, route_keyed, tables
 
 ROUTINGS = registry.names(PolicyKind.ROUTING)
 SENDINGS = registry.names(PolicyKind.SENDING)

@@ -4,8 +4,7 @@ import numpy as np
 
 from penstock.model.slotted import Longs
 from penstock.policies.registry import routing_policy
-from penstock.policies.tuples.routing import route_keyed
-from tests.policies.tuples.tables import tables
+from tests.policies.tuples.tables import route_keyed, tables
 
 WIDTH = 8
 

@@ -6,9 +6,7 @@ import pytest
 
 from penstock.workloads.dataflows import dataflow
 from penstock.workloads.running.counts import latest_counts
-from penstock.workloads.running.log_processing import postings
-from penstock.workloads.running.log_rules import LogEntry, classify, parse
-from penstock.workloads.running.logs import LogLines
+from penstock.workloads.running.log_processing import LogEntry, LogLines, classify, parse, postings
 from tests.shared_data import SHARED, needs_shared
 from tests.workloads.running.executor import Executor
 

@@ -28,9 +28,9 @@ from penstock.experiments.sweep import Case, cases, ratios, summary
 from penstock.experiments.sweep import sweep as run_sweep
 from penstock.model.cluster import Cluster
 from penstock.model.errors import FileProblem, InvalidInput
+from penstock.model.formats.tata import validation_pairs
 from penstock.model.topology import Application
 from penstock.pipeline.session import session
-from penstock.workloads.tata_pairs import validation_pairs
 
 Instances = list[tuple[Application, Cluster, int]]
 

@@ -5,7 +5,12 @@ that are violated by 1e-6 and stops at an absolute gap of 1e-6, so callers scale
 `SCALE`: both errors are then 1e-8 of the total.
 """
 
-from collections.abc import Sequence
+import ctypes
+import os
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -16,10 +21,13 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
 from penstock.model.taskgraph import Floats
-from penstock.policies.placement.exact.quiet import without_developers_line
 
 SCALE = 100.0
 MAX_COLUMNS = 200_000  # more cannot be solved in minutes
+DEVELOPERS_LINE = b"HighsMipSolverData::transformNewIntegerFeasibleSolution tmpSolver.run();"
+STDOUT = 1
+
+_one_at_a_time = threading.Lock()
 
 Columns = NDArray[np.int64]
 
@@ -107,3 +115,29 @@ class Program:
         outcome = {0: Outcome.OPTIMAL, 2: Outcome.INFEASIBLE}.get(found.status, Outcome.STOPPED)
         bound = -np.inf if found.mip_dual_bound is None else float(found.mip_dual_bound)
         return Solution(outcome, found.x, bound)
+
+
+@contextmanager
+def without_developers_line() -> Iterator[None]:
+    """Hold back standard output while HiGHS runs, then write it without HiGHS's line; one thread at a time.
+
+    HiGHS 1.12, in scipy 1.17, prints a line for its developers whenever it repairs a rounded solution, whatever its
+    options. That line must not appear in a command's output.
+    """
+    with _one_at_a_time, tempfile.TemporaryFile() as held:
+        try:
+            real = os.dup(STDOUT)
+        except OSError:  # closed, as in a service without a terminal
+            yield
+            return
+        os.dup2(held.fileno(), STDOUT)
+        try:
+            yield
+        finally:
+            ctypes.CDLL(None).fflush(None)  # HiGHS prints through C's buffer
+            os.dup2(real, STDOUT)
+            os.close(real)
+            held.seek(0)
+            for line in held:
+                if line.rstrip() != DEVELOPERS_LINE:
+                    os.write(STDOUT, line)
