@@ -1,10 +1,10 @@
 """Where a run is cut into phases, and what of each counts."""
 
-from penstock.pipeline.phases import Event, cut
+from penstock.pipeline.phases import Event, divide_into_phases
 
 
 def spans(events: list[Event], end: float = 30.0, settle: float = 2.0) -> list[tuple[str, float, float, float]]:
-    return [(p.name, p.start, p.settled, p.end) for p in cut(events, 0.0, end, settle, "first")]
+    return [(p.name, p.start, p.settled, p.end) for p in divide_into_phases(events, 0.0, end, settle, "first")]
 
 
 def test_a_run_without_events_is_one_phase() -> None:

@@ -13,7 +13,7 @@ from penstock.model.objective import Objective
 from penstock.model.placement import MEMORY_SLACK
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 from penstock.policies.api import PlacementView
-from penstock.policies.repair import Repair, gain
+from penstock.policies.repair import Repair, relative_gain
 from tests.policies.cases import chain, cluster, equal_machines
 
 Placed = NDArray[np.int32]
@@ -244,4 +244,4 @@ def test_finds_moves_that_help_only_together() -> None:
     [(100.0, 110.0, 0.1), (-10.0, -9.0, 0.1), (np.inf, np.inf, 0.0), (100.0, 90.0, -0.1), (-np.inf, 5.0, np.inf)],
 )
 def test_gain_is_relative_whatever_the_sign(before: float, after: float, share: float) -> None:
-    assert gain(before, after) == pytest.approx(share)
+    assert relative_gain(before, after) == pytest.approx(share)

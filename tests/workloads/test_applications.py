@@ -6,9 +6,8 @@ import pytest
 from penstock.model.errors import InvalidInput, UnknownName
 from penstock.model.taskgraph import expand_tasks
 from penstock.model.topology import Grouping, Kind
-from penstock.workloads.applications import APPLICATIONS, application
+from penstock.workloads.applications import APPLICATIONS, application, face_detection
 from penstock.workloads.clusters import cluster
-from penstock.workloads.sparcle import face_detection
 
 SIZES = {
     "word-count": [6, 8, 8, 8],
@@ -100,7 +99,7 @@ def test_settings_change_the_size() -> None:
 
 
 def test_unknown_name_answers_with_the_choices() -> None:
-    with pytest.raises(UnknownName, match=r"application: nothing is named 'wordcount'; did you mean word-count"):
+    with pytest.raises(UnknownName, match=r"application: unknown name 'wordcount'; did you mean word-count"):
         application("wordcount")
 
 

@@ -159,5 +159,5 @@ def test_a_trace_may_be_named_alone(tmp_path: Path) -> None:
 
 
 def test_unknown_name_answers_with_the_choices() -> None:
-    with pytest.raises(UnknownName, match="arrivals: nothing is named 'bursty'; there are constant, diurnal"):
+    with pytest.raises(UnknownName, match="arrivals: unknown name 'bursty'; there are constant, diurnal"):
         arrivals("bursty:rate=1")

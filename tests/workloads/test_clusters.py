@@ -90,7 +90,7 @@ def test_rejects_a_wrong_setting(spec: str, message: str) -> None:
 
 
 def test_unknown_name_answers_with_the_choices() -> None:
-    with pytest.raises(UnknownName, match=r"cluster: nothing is named 'lan'; there are complete-6, fat-tree"):
+    with pytest.raises(UnknownName, match=r"cluster: unknown name 'lan'; there are complete-6, fat-tree"):
         cluster("lan")
 
 

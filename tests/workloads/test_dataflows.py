@@ -103,7 +103,7 @@ def test_an_input_is_read_in_place_of_what_would_be_generated(tmp_path: Path) ->
         ),
         ("word-count", {"rate": -3}, r"^application\.word-count\.rate: expected a number > 0.*, got -3"),
         ("word-count", {"rate": 5, "arrivals": "poisson:rate=5"}, r"expected rate or arrivals"),
-        ("word-count", {"arrivals": "poison:rate=5"}, r"arrivals: nothing is named 'poison'"),
+        ("word-count", {"arrivals": "poison:rate=5"}, r"arrivals: unknown name 'poison'"),
         ("word-count", {"count": 5, "input": "x"}, r"count: expected no count with the input 'x'"),
         ("word-count:repeat=true", {}, r"repeat: expected an input as well"),
     ],

@@ -13,10 +13,10 @@ from penstock.workloads.sparcle import (
     MEMORY,
     SHAPES,
     Scarcity,
-    draw_application,
     draw_instance,
-    draw_network,
     full_duplex,
+    random_application,
+    random_network,
     references,
 )
 from tests.shared_data import needs_shared
@@ -66,7 +66,7 @@ def test_a_seed_produces_the_same_draws_whatever_is_scarce() -> None:
 
 
 def test_full_duplex_links_have_full_bandwidth_in_each_direction() -> None:
-    shared = draw_network("star", Scarcity(), np.random.default_rng(1))
+    shared = random_network("star", Scarcity(), np.random.default_rng(1))
     both = full_duplex(shared)
     assert len(both.links) == 2 * len(shared.links)
     assert all(link.directed for link in both.links)
@@ -74,8 +74,8 @@ def test_full_duplex_links_have_full_bandwidth_in_each_direction() -> None:
 
 
 def test_promises_are_the_applications_own() -> None:
-    cluster = draw_network("star", Scarcity(), np.random.default_rng(1))
-    made = draw_application("linear", cluster, np.random.default_rng(2), name="a", guaranteed_tps=0.5)
+    cluster = random_network("star", Scarcity(), np.random.default_rng(1))
+    made = random_application("linear", cluster, np.random.default_rng(2), name="a", guaranteed_tps=0.5)
     assert (made.name, made.guaranteed_tps) == ("a", 0.5)
 
 

@@ -1,4 +1,4 @@
-"""SPARCLE's face detection (§V-A), and its random instances (§V-B): linear and diamond graphs on random networks.
+"""SPARCLE's random instances (§V-B): linear and diamond graphs on stars, lines and complete networks.
 
 The unit is the mean need of a data unit. A task needs on average one unit of cpu and, if memory counts, one of memory;
 a stream carries one megabit. So a machine of speed 1 processes one average task per second and a link of 1 Mbps carries
@@ -23,11 +23,6 @@ from penstock.model.errors import UnknownName, nearest
 from penstock.model.files import read_text
 from penstock.model.topology import Application, Component, Kind, Stream
 from penstock.workloads import networks
-
-# Table II; `cpu` is in giga-cycles, for machines whose speed is in GHz (`field-and-cloud`). The text has lost the
-# figure with the graph; the table's order of transports makes it a chain.
-GIGACYCLES = {"resize": 9.88, "denoise": 12.8, "detect-edges": 4.826, "detect-faces": 5.658}  # per image
-IMAGE_BYTES = (3.1e6, 182e3, 145e3, 188e3, 11e3)  # raw, resized, denoised, edge map, faces
 
 SPREAD = 0.5  # of all random values: ±50 %
 LINEAR_TASKS = 4
@@ -98,11 +93,11 @@ def draw_instance(
     Equal seeds give the same draws whatever the scarcity is. duplex: each direction of a link is a separate link.
     """
     rng = np.random.default_rng(seed)
-    cluster = draw_network(shape, scarcity, rng, machines, duplex)
-    return SparcleInstance(draw_application(graph, cluster, rng, memory=scarcity.memory > 0), cluster)
+    cluster = random_network(shape, scarcity, rng, machines, duplex)
+    return SparcleInstance(random_application(graph, cluster, rng, memory=scarcity.memory > 0), cluster)
 
 
-def draw_network(
+def random_network(
     shape: str, scarcity: Scarcity, rng: np.random.Generator, machines: int = 8, duplex: bool = False
 ) -> Cluster:
     """Draw a network: a star's hub is a switch; a machine has one slot that all its tasks share."""
@@ -132,7 +127,7 @@ def full_duplex(cluster: Cluster) -> Cluster:
     return msgspec.structs.replace(cluster, links=both)
 
 
-def draw_application(
+def random_application(
     graph: str,
     cluster: Cluster,
     rng: np.random.Generator,
@@ -258,24 +253,4 @@ def _given_cluster(one: Mapping[str, Any]) -> Cluster:
             for a, b, bandwidth in one["links"]
         ),
         distances=AT_ONCE,
-    )
-
-
-def face_detection(camera: str | None = None, consumer: str | None = None) -> Application:
-    """Detect faces in the images of a camera: camera, resize, denoise, detect-edges, detect-faces, consumer.
-
-    `camera` and `consumer` name the machines to which the two ends are pinned; SPARCLE pins both.
-    """
-    names = ("camera", *GIGACYCLES, "consumer")
-    return Application(
-        name="face-detection",
-        components=(
-            Component(name="camera", kind=Kind.SOURCE, pinned=camera),
-            *(Component(name=name, cpu=cycles) for name, cycles in GIGACYCLES.items()),
-            Component(name="consumer", kind=Kind.SINK, pinned=consumer),
-        ),
-        streams=tuple(
-            Stream(source=source, target=target, tuple_bytes=size)
-            for source, target, size in zip(names[:-1], names[1:], IMAGE_BYTES, strict=True)
-        ),
     )

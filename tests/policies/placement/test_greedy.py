@@ -14,19 +14,19 @@ from penstock.model.routes import fewest_links
 from penstock.model.taskgraph import expand_edges
 from penstock.model.topology import Component, Grouping, Kind, Stream, Topology
 from penstock.policies.api import PlacementView
-from penstock.policies.placement.alike import find_partners, group_alike, no_partners
 from penstock.policies.placement.assignment import assign
+from penstock.policies.placement.equivalent_tasks import find_partners, group_equivalent, no_partners
 from penstock.policies.placement.greedy_random import GreedyRandom
 from penstock.policies.placement.greedy_sorted import GreedySorted, requirement
 from penstock.policies.placement.imposed_rate import Ties, place_in_order
-from penstock.policies.placement.partly_placed import (
+from penstock.policies.placement.partial_placement import (
     Placed,
-    asked_of,
-    exchanged,
-    nobody_placed,
-    nothing_placed,
-    offered_by,
+    capacities_of,
+    clear_placement,
+    empty_placement,
     put,
+    set_exchange,
+    workload_of,
 )
 from penstock.policies.placement.transports import find_between
 from penstock.policies.placement.widest_trees import reverse
@@ -298,20 +298,20 @@ def test_random_order_follows_the_generator() -> None:
 
 def test_only_the_task_that_a_global_stream_feeds_attracts() -> None:
     view = PlacementView(chain(2, 3, grouping=Grouping.GLOBAL), equal_machines(3))
-    asked, placed = asked_of(view), partly_placed(view, {2: 0, 3: 1, 4: 2})
+    workload, placed = workload_of(view), place_machines(view, {2: 0, 3: 1, 4: 2})
     bits = np.empty(3)
-    throughout(exchanged, {})(asked, placed, 0, 0, True, bits)
+    throughout(set_exchange, {})(workload, placed, 0, 0, True, bits)
     assert bits.tolist() == [0.5 * 100 * 8, 0.0, 0.0]
     assert placed.tasks_on[1].tolist() == [1.0, 0.0, 0.0]
 
 
-def partly_placed(view: PlacementView, machines: dict[int, int]) -> Placed:
+def place_machines(view: PlacementView, machines: dict[int, int]) -> Placed:
     """These tasks on these machines, and no others."""
-    asked, offered, plain = asked_of(view), offered_by(view), throughout(put, {})
-    placed = nothing_placed(asked, offered)
-    interpreted(nobody_placed)(placed, offered)
+    workload, limits, plain = workload_of(view), capacities_of(view), throughout(put, {})
+    placed = empty_placement(workload, limits)
+    interpreted(clear_placement)(placed, limits)
     for task, machine in machines.items():
-        plain(placed, asked, offered, task, machine)
+        plain(placed, workload, limits, task, machine)
     return placed
 
 
@@ -327,18 +327,18 @@ def test_task_k_reaches_task_k_alone_while_all_streams_on_the_way_are_forward() 
         ),
     )
     view = PlacementView(topology, equal_machines(4))
-    asked = asked_of(view)
-    between = find_between(asked.streams, asked.first, asked.gain, np.zeros(4, dtype=np.bool_))
+    workload = workload_of(view)
+    between = find_between(workload.streams, workload.first, workload.gain, np.zeros(4, dtype=np.bool_))
     assert between.aligned[0].tolist() == [False, True, True, False]
     assert between.aligned[1].tolist() == [False, False, True, False]
     # Half a tuple of 10 bytes is the least on every way from c0.
     assert between.bits[0].tolist() == [np.inf, 40.0, 40.0, 40.0]
     assert between.bits[2].tolist() == [np.inf, np.inf, np.inf, 60.0]  # a quarter of a tuple of 30 bytes
-    groups, placed = group_alike(asked, between), partly_placed(view, {5: 3})
+    groups, placed = group_equivalent(workload, between), place_machines(view, {5: 3})
     partners = no_partners(len(groups.task))
 
     def partners_of(task: int, sends: bool) -> list[int]:
-        found = throughout(find_partners, {})(partners, groups, between, asked, placed, task, sends)
+        found = throughout(find_partners, {})(partners, groups, between, workload, placed, task, sends)
         return [int(groups.task[group]) for group in partners.group[:found]]
 
     assert partners_of(5, sends=True) == [1, 3]
@@ -366,7 +366,9 @@ def test_it_makes_no_difference_in_which_order_alike_tasks_come(order: tuple[int
 def test_an_order_is_placed_the_same_interpreted(seed: int, near: bool) -> None:
     for view in (random_network(seed), random_mesh(seed)):
         order = np.random.default_rng(seed).permutation(view.tasks.number).astype(np.int32)
-        made = [run(asked_of(view), offered_by(view), near, False, order) for run in (assign, throughout(assign, {}))]
+        made = [
+            run(workload_of(view), capacities_of(view), near, False, order) for run in (assign, throughout(assign, {}))
+        ]
         assert made[0].slot.tolist() == made[1].slot.tolist()
         number = made[0].hops.filled[0]
         assert number == made[1].hops.filled[0]

@@ -15,11 +15,11 @@ from penstock.model.taskgraph import Floats, Ints
 from penstock.model.topology import Application, Component, Kind, Stream, Topology
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.assignment import assign
-from penstock.policies.placement.carried import add_hop, find_hop, no_hops, with_hops
-from penstock.policies.placement.joint_ways import Ways, charge_way, clear_way
-from penstock.policies.placement.partly_placed import asked_of, offered_by
+from penstock.policies.placement.joint_routes import Network, charge_path, clear_path
+from penstock.policies.placement.partial_placement import capacities_of, workload_of
+from penstock.policies.placement.routed_traffic import add_hop, find_hop, no_hops, with_hops
 from penstock.policies.placement.sparcle import Sparcle
-from penstock.policies.placement.widest_trees import grow_tree, no_trees, renew, reverse, take, with_room
+from penstock.policies.placement.widest_trees import grow_tree, no_trees, renew_trees, reverse, use_tree, with_room
 from penstock.workloads.networks import Capacities, jellyfish
 from penstock.workloads.topologies import layered
 from tests.policies.cases import answer, machines_of, placed, refused
@@ -183,8 +183,8 @@ def test_serves_several_sources_and_sinks_over_directed_links() -> None:
     names = {"a": Kind.SOURCE, "b": Kind.SOURCE, "mix": Kind.OPERATOR, "y": Kind.SINK, "z": Kind.SINK}
     pins = {"a": "m0", "b": "m1", "y": "m2", "z": "m3"}
     components = tuple(Component(name=n, kind=k, cpu=0.01, pinned=pins.get(n)) for n, k in names.items())
-    ways = (("a", "mix"), ("b", "mix"), ("mix", "y"), ("mix", "z"))
-    streams = tuple(Stream(source=a, target=b, tuple_bytes=1000.0) for a, b in ways)
+    loads = (("a", "mix"), ("b", "mix"), ("mix", "y"), ("mix", "z"))
+    streams = tuple(Stream(source=a, target=b, tuple_bytes=1000.0) for a, b in loads)
     view = PlacementView(Application(name="many", components=components, streams=streams), network)
     result = answer("sparcle", view)
     assert isinstance(result, Placement)
@@ -230,8 +230,8 @@ def test_trees_that_are_kept_equal_those_made_anew(seed: int) -> None:
     for step in range(12):
         towards, root, bits = bool(rng.integers(2)), int(rng.integers(view.slots.machines)), float(rng.uniform(1, 1e6))
         trees = with_room(trees, 1)
-        known.append((take(trees, towards, root, bits), towards, root, bits))
-        renew(trees, charged, links, back, load, *heap_for(links))
+        known.append((use_tree(trees, towards, root, bits), towards, root, bits))
+        renew_trees(trees, charged, links, back, load, *heap_for(links))
         for number, towards, root, bits in known:
             width, _, _ = widest_tree(back if towards else links, load, bits, root, -1)
             assert trees.width[number].tolist() == width.tolist(), f"seed {seed}, step {step}"
@@ -243,16 +243,16 @@ def test_a_tree_is_one_for_all_who_want_it_and_made_anew_after_nobody_did() -> N
     links = random_network(0).links
     trees, back, load = no_trees(4, links.nodes, 3), reverse(links), np.zeros(len(links.bandwidth))
     quiet = np.zeros(len(load), dtype=np.bool_)
-    assert [take(trees, False, 1, 8.0), take(trees, True, 1, 8.0), take(trees, False, 1, 9.0)] == [0, 1, 2]
-    assert take(trees, False, 1, 8.0) == 0
-    renew(trees, quiet, links, back, load, *heap_for(links))
+    assert [use_tree(trees, False, 1, 8.0), use_tree(trees, True, 1, 8.0), use_tree(trees, False, 1, 9.0)] == [0, 1, 2]
+    assert use_tree(trees, False, 1, 8.0) == 0
+    renew_trees(trees, quiet, links, back, load, *heap_for(links))
     assert trees.renewed.tolist() == [True, True, True, False]
     trees.users[:2] -= 1  # the first has another user, the second none
     load += 1e6
-    renew(trees, quiet, links, back, load, *heap_for(links))
+    renew_trees(trees, quiet, links, back, load, *heap_for(links))
     assert not trees.renewed.any()
-    assert [take(trees, False, 1, 8.0), take(trees, True, 1, 8.0)] == [0, 1]
-    renew(trees, quiet, links, back, load, *heap_for(links))
+    assert [use_tree(trees, False, 1, 8.0), use_tree(trees, True, 1, 8.0)] == [0, 1]
+    renew_trees(trees, quiet, links, back, load, *heap_for(links))
     assert trees.renewed.tolist() == [False, True, False, False]
 
 
@@ -279,9 +279,9 @@ def test_what_is_known_of_an_only_link_changes_nothing(seed: int) -> None:
 @pytest.mark.parametrize("case", [random_network, random_mesh, leaves_on_switches])
 def test_the_assignment_does_the_same_interpreted(case: Case, seed: int) -> None:
     view = case(seed)
-    asked, offered, nobody = asked_of(view), offered_by(view), np.empty(0, dtype=np.int32)
+    workload, limits, nobody = workload_of(view), capacities_of(view), np.empty(0, dtype=np.int32)
     for near, together in ((True, True), (False, False)):
-        made = [run(asked, offered, near, together, nobody) for run in (assign, throughout(assign, {}))]
+        made = [run(workload, limits, near, together, nobody) for run in (assign, throughout(assign, {}))]
         assert made[0].slot.tolist() == made[1].slot.tolist()
         number = made[0].hops.filled[0]
         assert number == made[1].hops.filled[0]
@@ -315,12 +315,12 @@ def test_kernels_do_the_same_interpreted(seed: int) -> None:
         grow(links, load, 1e5, 0, -1, width, tail, via, *heap)
         made.append((width.tolist(), tail.tolist(), via.tolist()))
     assert made[0] == made[1]
-    ways = Ways(links, reverse(links), load)
+    loads = Network(links, reverse(links), load)
     for node in range(links.nodes):
         added, again = np.zeros(len(load)), np.zeros(len(load))
-        charge_way(added, 1e5, tail, via, node)
-        interpreted(charge_way)(again, 1e5, tail, via, node)
+        charge_path(added, 1e5, tail, via, node)
+        interpreted(charge_path)(again, 1e5, tail, via, node)
         assert added.tolist() == again.tolist()
-        assert clear_way(added, tail, via, node, ways) == interpreted(clear_way)(again, tail, via, node, ways)
+        assert clear_path(added, tail, via, node, loads) == interpreted(clear_path)(again, tail, via, node, loads)
         assert not added.any()
         assert not again.any()

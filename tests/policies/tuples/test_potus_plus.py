@@ -15,7 +15,7 @@ from penstock.policies.registry import routing_policy
 from penstock.policies.tuples.filling import FEW, fill
 from penstock.policies.tuples.lanes import Lanes
 from penstock.policies.tuples.potus_plus import EASE
-from penstock.sim.slotted import Arrivals, Outcome, simulate
+from penstock.sim.slotted import Arrivals, SlottedResult, simulate
 from penstock.workloads.potus import potus_workload
 from tests.policies.tuples.tables import Tables, decide, repeat, tables
 
@@ -141,7 +141,7 @@ def trap(slow: float) -> SlottedSystem:
     return system._replace(service=np.array([np.inf, 10.0, 10.0, slow, 10.0]))
 
 
-def run(system: SlottedSystem, spec: str, rate: int = 3, slots: int = 2000) -> Outcome:
+def run(system: SlottedSystem, spec: str, rate: int = 3, slots: int = 2000) -> SlottedResult:
     counts = np.zeros((system.tasks, slots), dtype=np.int64)
     counts[0] = rate
     return simulate(system, Arrivals(counts), routing_policy(spec), warm_up=slots // 4, check=True)

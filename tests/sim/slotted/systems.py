@@ -11,7 +11,7 @@ from penstock.model.slotted import Longs, PlacedApplication, SlottedSystem, buil
 from penstock.model.topology import Component, Grouping, Kind, Stream, Topology
 from penstock.policies.registry import routing_policy
 from penstock.policies.tuples.lanes import Lanes, Queues
-from penstock.sim.slotted import Arrivals, Outcome, simulate
+from penstock.sim.slotted import Arrivals, SlottedResult, simulate
 from penstock.sim.slotted.simulation import run_slots
 from penstock.sim.slotted.state import RootArrivals, SlotCounts, SlottedState
 
@@ -76,7 +76,7 @@ def random_arrivals(system: SlottedSystem, slots: int, rng: np.random.Generator,
 class Inside(NamedTuple):
     """The tables of a simulation, when it began and when it had ended."""
 
-    outcome: Outcome
+    outcome: SlottedResult
     state: SlottedState
     queues: Queues
     lanes: Lanes

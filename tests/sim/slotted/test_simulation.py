@@ -9,7 +9,7 @@ from penstock.model.errors import InvalidInput
 from penstock.model.kernel import interpreted
 from penstock.model.slotted import SlottedSystem
 from penstock.policies.registry import PolicyKind, names, routing_policy, sending_policy
-from penstock.sim.slotted import Arrivals, Keys, Outcome, simulate
+from penstock.sim.slotted import Arrivals, Keys, SlottedResult, simulate
 from penstock.sim.slotted.simulation import ROWS, run_slots
 from penstock.sim.slotted.state import DUE, REAL, SIZE
 from tests.sim.slotted.reference import Plain, Root
@@ -181,7 +181,7 @@ def test_the_tables_grow_with_what_waits() -> None:
     assert outcome.series.backlog.max() >= 3 * ROWS - 1000
 
 
-def flat(outcome: Outcome) -> list[Any]:
+def flat(outcome: SlottedResult) -> list[Any]:
     """All that there is, comparable."""
     return [np.nan_to_num(value, nan=-1.0).tolist() for value in (*outcome[:-1], *outcome.series)]
 

@@ -39,8 +39,8 @@ from penstock.papers.sparcle.runs import (
 )
 from penstock.papers.sparcle.summaries import column, curve, finish, half_to_twice, legend_below, signed
 from penstock.planning.planner import Decision, Planner
+from penstock.workloads.applications import face_detection
 from penstock.workloads.clusters import field_and_cloud
-from penstock.workloads.sparcle import face_detection
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture

@@ -43,7 +43,7 @@ from penstock.papers.sparcle.runs import (
     VNE,
 )
 from penstock.papers.sparcle.summaries import bars, column, finish, legend_below, signed
-from penstock.workloads.sparcle import FOLDER, draw_application, factors
+from penstock.workloads.sparcle import FOLDER, factors, random_application
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
@@ -96,7 +96,7 @@ def _asking(cluster: Cluster, number: int, seed: int) -> list[Application]:
         graph = "diamond" if rng.random() < 0.5 else "linear"
         guaranteed = rng.random() < GUARANTEED
         rate, priority = float(rng.uniform(*RATES)), float(rng.choice(PRIORITIES))
-        drawn = draw_application(
+        drawn = random_application(
             graph, cluster, rng, name=f"a{position}", sizes=(1.0, median), availability=AVAILABILITY
         )
         made.append(

@@ -29,7 +29,7 @@ from penstock.papers.sparcle.runs import (
     instances,
 )
 from penstock.papers.sparcle.summaries import COLOUR, cdf, column, finish, gain, signed
-from penstock.workloads.sparcle import draw_application, draw_network
+from penstock.workloads.sparcle import random_application, random_network
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
@@ -54,9 +54,9 @@ def _guaranteed_cases(quick: bool) -> list[Case]:
 def run_pair(one: Case) -> Sequence[Row]:
     """Admit two best-effort applications with each policy: Σ P log x, and the first's rate over the second's."""
     rng = np.random.default_rng(int(one["seed"]))
-    cluster = draw_network("star", BOTTLENECKS[str(one["case"])], rng)
+    cluster = random_network("star", BOTTLENECKS[str(one["case"])], rng)
     pair = [
-        draw_application("diamond", cluster, rng, name=f"a{number}", priority=priority)
+        random_application("diamond", cluster, rng, name=f"a{number}", priority=priority)
         for number, priority in enumerate(PRIORITIES)
     ]
     row: dict[str, float] = {}
@@ -71,9 +71,9 @@ def run_pair(one: Case) -> Sequence[Row]:
 def run_guaranteed(one: Case) -> Sequence[Row]:
     """Admit guaranteed applications one after another: the total rate of those admitted, and their number."""
     rng = np.random.default_rng(int(one["seed"]))
-    cluster = draw_network("star", BOTTLENECKS[str(one["case"])], rng)
+    cluster = random_network("star", BOTTLENECKS[str(one["case"])], rng)
     asking = [
-        draw_application(
+        random_application(
             "diamond" if rng.random() < 0.5 else "linear",
             cluster,
             rng,

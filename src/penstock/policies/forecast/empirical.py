@@ -33,10 +33,10 @@ class Empirical:
         """Return the means, quantiles or draws; only draws use `rng`."""
         known = np.arange(1, len(counts) + 1)
         if self.draw:
-            said = np.zeros_like(counts)
+            forecasts = np.zeros_like(counts)
             picked = (rng.random(len(counts)) * known).astype(np.int64)
-            said[lead:] = counts[picked[: max(len(counts) - lead, 0)]]
-            return said
+            forecasts[lead:] = counts[picked[: max(len(counts) - lead, 0)]]
+            return forecasts
         if self.quantile is None:
             return ahead(np.cumsum(counts) / known, lead)
         import pandas as pd  # takes as long to import as everything else here

@@ -14,7 +14,7 @@ def ahead(values: Floats, lead: int) -> Counts:
     Nothing is known before the first slot: the first `lead` forecasts are 0. Negative values become 0. The fraction of
     a tuple is added to the next forecast, so rounding changes no sum by more than half a tuple.
     """
-    said = np.zeros(len(values))
-    said[lead:] = np.maximum(values[: max(len(values) - lead, 0)], 0.0)
-    sums = np.concatenate([[0.0], np.cumsum(said)])
+    expected = np.zeros(len(values))
+    expected[lead:] = np.maximum(values[: max(len(values) - lead, 0)], 0.0)
+    sums = np.concatenate([[0.0], np.cumsum(expected)])
     return np.diff(np.floor(sums + (0.5 + SLACK))).astype(np.int64)

@@ -1,4 +1,4 @@
-"""A placement of all tasks near one that got stuck: few tasks move, the others keep their slots.
+"""A placement of all tasks near one in which a task has no room: few tasks move, the others keep their slots.
 
 A rule that places one task after another can fragment memory so that the last tasks have no room. The remaining tasks
 then go where they exceed memory least, the largest first, and tasks move or are swapped as long as that reduces the
@@ -18,7 +18,7 @@ from penstock.policies.api import PlacementView
 from penstock.policies.placement.draft import Draft, complete
 from penstock.policies.placement.drafts import balanced, deal_out, gathered, interleave, packed, scattered
 from penstock.policies.placement.exact import refusal
-from penstock.policies.placement.exact.alike import group_tasks
+from penstock.policies.placement.exact.task_groups import group_tasks
 
 NODES = 1000  # of the program's search tree
 COLUMNS = 20_000  # maximum size of the program; larger ones take too long
@@ -218,7 +218,7 @@ def _program(view: PlacementView, kept: Ints) -> tuple[Ints | None, bool]:
     """Return the arrangement that moves the fewest tasks, None if none was found, and whether none exists."""
     # imported here because few placements need the solver, which takes long to load
     from penstock.policies.placement.exact.assignment import Assignment
-    from penstock.policies.placement.exact.program import Outcome, TooLarge
+    from penstock.policies.placement.exact.program import SolverStatus, TooLarge
 
     by_slot = bool(np.isfinite(view.slots.memory_mb).any())
     groups = group_tasks(view, wired=False)
@@ -236,7 +236,7 @@ def _program(view: PlacementView, kept: Ints) -> tuple[Ints | None, bool]:
     except TooLarge:
         return None, False
     if solution.values is None:
-        return None, solution.outcome is Outcome.INFEASIBLE
+        return None, solution.outcome is SolverStatus.INFEASIBLE
     return _slots(view, kept, placed, assignment.counts(solution.values), by_slot), False
 
 

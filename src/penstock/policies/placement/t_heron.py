@@ -16,7 +16,7 @@ from penstock.policies.api import PlacementView
 from penstock.policies.placement.affinity import Affinity, busiest_first
 from penstock.policies.placement.draft import Draft
 from penstock.policies.placement.rearrangement import make_room
-from penstock.policies.placement.t_storm import below
+from penstock.policies.placement.t_storm import within_limit
 
 _USUAL_CAPACITY = 10
 
@@ -47,7 +47,7 @@ class THeron:
                 return make_room(draft, task) if self.capacity is None else draft.refusal(task)
             if self.capacity is not None and tasks_in[room].min() >= limit:
                 return _full(view, task, limit)
-            pull = np.where(below(limit, tasks_in, room), affinity.pull(task), -1.0)
+            pull = np.where(within_limit(limit, tasks_in, room), affinity.pull(task), -1.0)
             container = int(np.argmax(pull))
             draft.put_among(task, int(first[container]), int(first[container + 1]))
             affinity.put(task, container)

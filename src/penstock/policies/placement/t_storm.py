@@ -41,7 +41,7 @@ class TStorm:
             if not room.any():
                 return make_room(draft, task)
             pinned = view.pins[task] >= 0
-            candidates = np.flatnonzero(room if pinned else below(limit, free_on, room))
+            candidates = np.flatnonzero(room if pinned else within_limit(limit, free_on, room))
             pull = affinity.pull(task)[candidates]
             equals = candidates[pull == pull.max()]
             machine = int(equals[np.argmin(free_on[equals])])
@@ -51,7 +51,7 @@ class TStorm:
         return draft.done()
 
 
-def below(limit: int, tasks_in: Ints, room: Bools) -> Bools:
+def within_limit(limit: int, tasks_in: Ints, room: Bools) -> Bools:
     """Return places with room and fewer than `limit` tasks; if there are none, those with the fewest."""
     spare: Bools = room & (tasks_in < max(limit, int(tasks_in[room].min()) + 1))
     return spare

@@ -126,7 +126,7 @@ def append(rows: Longs, lists: Longs, source: int, target: int) -> None:
 
 
 @lean
-def take(rows: Longs, free: Longs) -> int:
+def take_row(rows: Longs, free: Longs) -> int:
     """Return a free row; there must be one."""
     row: int = free[0]
     free[0] = rows[row, AFTER]
@@ -135,7 +135,7 @@ def take(rows: Longs, free: Longs) -> int:
 
 
 @lean
-def release(rows: Longs, free: Longs, row: int) -> None:
+def free_row(rows: Longs, free: Longs, row: int) -> None:
     """Release a row."""
     rows[row, AFTER] = free[0]
     free[0] = row

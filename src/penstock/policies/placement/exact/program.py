@@ -36,7 +36,7 @@ class TooLarge(Exception):
     """A program of more columns than `MAX_COLUMNS`."""
 
 
-class Outcome(Enum):
+class SolverStatus(Enum):
     """How a solution ended."""
 
     OPTIMAL = auto()
@@ -48,7 +48,7 @@ class Outcome(Enum):
 class Solution:
     """Result of HiGHS: the best values (none if it found none), and a lower bound of the cost."""
 
-    outcome: Outcome
+    outcome: SolverStatus
     values: Floats | None
     bound: float
 
@@ -96,7 +96,7 @@ class Program:
     def solve(self, seconds: float, nodes: int | None = None) -> Solution:
         """Minimise until the result is proven optimal, or the limit of time or search-tree nodes is reached."""
         if seconds <= 0:
-            return Solution(Outcome.STOPPED, None, -np.inf)
+            return Solution(SolverStatus.STOPPED, None, -np.inf)
         options: Any = {"mip_rel_gap": 0.0}
         options |= {} if nodes is None else {"node_limit": nodes}
         options |= {"time_limit": seconds} if np.isfinite(seconds) else {}
@@ -112,7 +112,7 @@ class Program:
                 constraints=LinearConstraint(factors, np.array(self._low), np.array(self._high)),
                 options=options,
             )
-        outcome = {0: Outcome.OPTIMAL, 2: Outcome.INFEASIBLE}.get(found.status, Outcome.STOPPED)
+        outcome = {0: SolverStatus.OPTIMAL, 2: SolverStatus.INFEASIBLE}.get(found.status, SolverStatus.STOPPED)
         bound = -np.inf if found.mip_dual_bound is None else float(found.mip_dual_bound)
         return Solution(outcome, found.x, bound)
 
