@@ -19,7 +19,7 @@ from tests.generators import applications, clusters, random_slots
 
 
 def test_two_bottlenecks_give_the_smaller_not_their_product() -> None:
-    """A join behind a slow operator: what holds back one way holds back the other by as much, once."""
+    """A join behind a slow operator: back-pressure on one path limits the other equally, and only once."""
     application = Application(
         name="join",
         components=(
@@ -43,7 +43,7 @@ def test_two_bottlenecks_give_the_smaller_not_their_product() -> None:
 
 
 def preferring(grouping: Grouping = Grouping.LOCAL_OR_SHUFFLE) -> tuple[Application, Cluster, tuple[int, ...]]:
-    """Two senders with a receiver beside each, and a third receiver that is alone: nobody sends to it."""
+    """Two senders with a receiver beside each, and a third receiver on its own machine, to which no task sends."""
     application = Application(
         name="local",
         components=(
@@ -57,7 +57,7 @@ def preferring(grouping: Grouping = Grouping.LOCAL_OR_SHUFFLE) -> tuple[Applicat
     return application, Cluster(name="three", machines=machines), (0, 2, 1, 3, 4)
 
 
-def test_local_or_shuffle_is_estimated_as_the_twin_carries_it() -> None:
+def test_the_estimate_of_local_or_shuffle_agrees_with_the_twin() -> None:
     application, cluster, slots = preferring()
     evaluator = Evaluator(application, cluster)
     found = evaluator.evaluate(Placement(slots))
@@ -97,7 +97,7 @@ def test_delays_are_the_mean_over_edges(application: Application, cluster: Clust
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_sources_keep_their_shares_when_the_twin_is_saturated(seed: int) -> None:
-    """Of two sources the one behind a slow sink holds back the other: what is offered in a ratio is carried in it."""
+    """Of two sources, the one before a slow sink limits the other: rates keep the offered ratio."""
     rng = np.random.default_rng(seed)
     slow, fast = rng.uniform(1e-3, 2e-3), rng.uniform(1e-4, 2e-4)
     application = Application(

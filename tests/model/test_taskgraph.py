@@ -40,7 +40,7 @@ def test_groupings_expand_to_their_edges(
 
 
 @given(applications())
-def test_every_task_processes_what_its_edges_bring(application: Application) -> None:
+def test_every_task_processes_the_tuples_of_its_edges(application: Application) -> None:
     tasks = expand_tasks(application)
     edges = expand_edges(tasks)
     brought = np.zeros(tasks.number)

@@ -33,7 +33,7 @@ def store(folder: Path, parts: dict[str, list[str]], derived: dict[str, str]) ->
     return made
 
 
-def test_reads_the_valid_part_of_a_run_alone(tmp_path: Path) -> None:
+def test_reads_only_the_valid_part_of_a_run(tmp_path: Path) -> None:
     made = store(tmp_path, {"000001": ["a b/c", "other"], "000002": ["a b/c"]}, {"a b/c": "000002", "other": "000001"})
     found = read_run(tmp_path, "a b/c")
     assert (found.run, found.window_s) == ("a b/c", 5.0)
@@ -60,7 +60,7 @@ def test_reads_tables_that_stand_alone(tmp_path: Path) -> None:
     assert len(found.shares) == 36
 
 
-def test_refuses_what_holds_no_windows(tmp_path: Path) -> None:
+def test_rejects_folders_without_windows(tmp_path: Path) -> None:
     with pytest.raises(FileProblem, match="expected the output of penstock models tables"):
         read_run(tmp_path)
     store(tmp_path, {}, {})

@@ -38,7 +38,7 @@ def equal_machines(number: int, **settings: Any) -> Cluster:
 
 
 def answer(spec: str, view: PlacementView, seed: int = 0) -> Placement | Infeasible:
-    """What a policy answers; a placement is checked for validity, a refusal for truth."""
+    """Return the result of a policy; a placement must be valid, the reason of a refusal true."""
     result = registry.placement_policy(spec).place(view, np.random.default_rng(seed))
     wrong = checks.violations(view, result) if isinstance(result, Placement) else checks.untruths(view, result)
     assert wrong == [], wrong

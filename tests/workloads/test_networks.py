@@ -47,7 +47,7 @@ def test_fat_tree_has_three_tiers() -> None:
     assert {degrees[s] for s in cluster.switches if s.startswith("core")} == {4}  # one in each pod
 
 
-def test_fat_tree_paths_are_as_long_as_tiers_demand() -> None:
+def test_fat_tree_paths_have_the_length_of_their_tiers() -> None:
     hops = dict(networkx.all_pairs_shortest_path_length(graph(fat_tree())))
     assert hops["m0"]["m1"] == 2  # one edge switch
     assert hops["m0"]["m2"] == 4  # one pod

@@ -10,9 +10,9 @@ from tests.shared_data import SHARED, needs_shared
 RNG = np.random.default_rng(0)
 
 
-def test_scores_say_how_far_off_and_to_which_side() -> None:
-    came, said = np.array([9, 4, 0, 6]), np.array([0, 6, 1, 3])
-    found = judge(said, came, 1)  # the first slot is not judged
+def test_scores_state_the_size_and_the_sign_of_errors() -> None:
+    actual, forecasts = np.array([9, 4, 0, 6]), np.array([0, 6, 1, 3])
+    found = judge(forecasts, actual, 1)  # the first slot does not count
     assert found.mse == pytest.approx((4 + 1 + 9) / 3)
     assert found.bias == pytest.approx(0.0)
     assert found.mae == pytest.approx(2.0)
@@ -20,7 +20,7 @@ def test_scores_say_how_far_off_and_to_which_side() -> None:
 
 
 @pytest.mark.parametrize("lead", [1, 30])
-def test_perfect_is_never_wrong_and_none_misses_all(lead: int) -> None:
+def test_perfect_has_no_error_and_none_misses_all_tuples(lead: int) -> None:
     counts = drawn(500)
     assert backtest(forecaster("perfect"), counts, lead, RNG) == (0, 0, 0, 0, 0)
     nothing = backtest(forecaster("none"), counts, lead, RNG)
@@ -28,21 +28,21 @@ def test_perfect_is_never_wrong_and_none_misses_all(lead: int) -> None:
     assert nothing.bias == -nothing.mae
 
 
-def test_what_nothing_could_be_known_of_is_not_judged() -> None:
+def test_slots_without_a_forecast_do_not_count() -> None:
     assert warm_up(50, 1) == 5
     assert warm_up(50, 20) == 20
     assert warm_up(100_000, 1) == LONGEST
     assert backtest(forecaster("moving-average"), np.array([3, 3]), 1, RNG).mse == 0
 
 
-def test_shares_of_nothing_are_not_a_number() -> None:
+def test_shares_of_zero_are_nan() -> None:
     found = backtest(forecaster("none"), np.zeros(20, dtype=np.int64), 1, RNG)
     assert found.mse == 0
     assert np.isnan(found.phantom)
 
 
 @pytest.mark.parametrize(("slots", "lead", "problem"), [(5, 0, "1 slot or more, got 0"), (3, 3, "fewer than the 3")])
-def test_refuses_to_look_further_than_there_is(slots: int, lead: int, problem: str) -> None:
+def test_rejects_a_lead_beyond_the_series(slots: int, lead: int, problem: str) -> None:
     with pytest.raises(InvalidInput, match=f"^lead: expected {problem}"):
         backtest(forecaster("none"), np.ones(slots, dtype=np.int64), lead, RNG)
 

@@ -20,7 +20,7 @@ def test_rounding_keeps_the_mean(mean: float) -> None:
     assert whole.max() - whole[1:].min() <= 1
 
 
-def test_a_sum_at_the_edge_between_two_whole_numbers_does_not_flutter() -> None:
+def test_a_sum_between_two_whole_numbers_does_not_alternate() -> None:
     values = np.full(10_001, 0.1 * 30)  # a little more than three
     values[0] = 0.5
     assert set(ahead(values, 1)[2:].tolist()) == {3}
@@ -30,5 +30,5 @@ def test_forecasts_belong_to_the_slot_that_they_are_about() -> None:
     assert ahead(np.array([3.0, 5.0, 2.0, 8.0]), 2).tolist() == [0, 0, 3, 5]
 
 
-def test_what_is_negative_is_nothing() -> None:
+def test_negative_values_become_zero() -> None:
     assert ahead(np.array([-3.0, 2.0, -1.0, 0.0]), 1).tolist() == [0, 0, 2, 0]

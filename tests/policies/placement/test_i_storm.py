@@ -3,7 +3,7 @@ from penstock.policies.api import PlacementView
 from tests.policies.cases import chain, cluster, equal_machines, placed
 
 
-def test_begins_with_the_host_that_has_most_slots_over_all_its_machines() -> None:
+def test_starts_with_the_host_that_has_most_slots_on_all_its_machines() -> None:
     machines = cluster(
         Machine(name="a", slots=2),  # slots 0 and 1, alone on its host
         Machine(name="b", slots=1, host="rack"),  # slot 2

@@ -6,8 +6,8 @@ from tests.shared_data import needs_shared
 
 
 @needs_shared
-def test_equals_the_authors_storm_in_all_their_cases_when_their_machines_are_listed_as_they_take_them() -> None:
-    # their order of the machines of one host is arbitrary, so it is read from their answer; all else is ours to find
+def test_equals_the_authors_storm_in_all_cases_with_machines_in_their_order() -> None:
+    # their order of the machines of one host is arbitrary, so it is read from their placement
     for view, theirs in tata_cases():
         seen = dict.fromkeys(machines_of(view, theirs["storm"]).tolist())
         order = [*seen, *(machine for machine in range(view.slots.machines) if machine not in seen)]
@@ -18,7 +18,7 @@ def test_equals_the_authors_storm_in_all_their_cases_when_their_machines_are_lis
 
 
 @needs_shared
-def test_equals_the_authors_storm_as_it_is_where_every_host_has_one_machine() -> None:
+def test_equals_the_authors_storm_if_every_host_has_one_machine() -> None:
     alone = [(view, theirs) for view, theirs in tata_cases() if view.slots.host[-1] + 1 == view.slots.machines]
     assert len(alone) > 100
     for view, theirs in alone:

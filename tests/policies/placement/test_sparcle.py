@@ -137,7 +137,7 @@ def test_takes_the_task_with_the_lowest_gamma_next_to_where_its_gamma_is_highest
 
 
 def there_and_back() -> PlacementView:
-    """Source and sink on a slow machine; the link to a fast one carries one transport well, two not."""
+    """Source and sink on a slow machine; the link to a fast one can carry one transport, but not two."""
     topology = Topology(
         name="there-and-back",
         components=(
@@ -152,7 +152,7 @@ def there_and_back() -> PlacementView:
     return PlacementView(topology, Cluster(name="two", machines=machines, links=(link,)))
 
 
-def test_counts_transports_that_share_a_link_together_if_told_to() -> None:
+def test_adds_up_transports_that_share_a_link_if_together_is_set() -> None:
     view = there_and_back()
     assert machines_of(view, placed("sparcle:together=false", view)).tolist() == [0, 1, 0]  # min(3, 1.5) > 1
     assert machines_of(view, placed("sparcle:together=true", view)).tolist() == [0, 0, 0]  # 1.5 / 2 < 1
@@ -172,7 +172,7 @@ def test_routes_around_a_link_that_is_shared() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("spec", ["sparcle", "sparcle:ties=lowest", "sparcle:together=false"])
-def test_does_not_ask_the_generator(spec: str, seed: int) -> None:
+def test_does_not_use_the_random_generator(spec: str, seed: int) -> None:
     for view in (random_network(seed), random_mesh(seed)):
         assert answer(spec, view, seed=1) == answer(spec, view, seed=2)
 
@@ -206,7 +206,7 @@ def _with_mix_on(view: PlacementView, machine: int) -> object:
     )
 
 
-def test_says_when_the_network_leads_nowhere() -> None:
+def test_refuses_a_network_without_a_path() -> None:
     view = there_and_back()
     machines = (*view.cluster.machines, Machine(name="far"))
     components = (*view.topology.components[:2], Component(name="out", kind=Kind.SINK, pinned="far"))
@@ -221,7 +221,7 @@ def heap_for(links: Links) -> tuple[Floats, Ints]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
-def test_trees_that_are_kept_equal_those_made_anew(seed: int) -> None:
+def test_cached_trees_equal_recomputed_ones(seed: int) -> None:
     rng = np.random.default_rng(seed)
     view = random_network(seed)
     links, back = view.links, reverse(view.links)
@@ -239,7 +239,7 @@ def test_trees_that_are_kept_equal_those_made_anew(seed: int) -> None:
         load[charged] += rng.uniform(0, 1e6)
 
 
-def test_a_tree_is_one_for_all_who_want_it_and_made_anew_after_nobody_did() -> None:
+def test_a_tree_is_shared_by_its_users_and_recomputed_after_it_had_none() -> None:
     links = random_network(0).links
     trees, back, load = no_trees(4, links.nodes, 3), reverse(links), np.zeros(len(links.bandwidth))
     quiet = np.zeros(len(load), dtype=np.bool_)
@@ -257,14 +257,14 @@ def test_a_tree_is_one_for_all_who_want_it_and_made_anew_after_nobody_did() -> N
 
 
 def leaves_on_switches(seed: int) -> PlacementView:
-    """Machines with one link each, to a network of switches, and a graph of which some tasks are alike."""
+    """Machines with one link each, to a network of switches, and a graph of which some tasks are equivalent."""
     capacities = Capacities(cores=1, slots=1, bandwidth_mbps=2.2, spread=0.5, memory_mb=1e6)
     network = jellyfish(switches=12, degree=3, servers=12, capacities=capacities, seed=seed)
     return PlacementView(layered(components=9, depth=4, parallelism=1 + seed % 2, memory_mb=1.0, seed=seed), network)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_what_is_known_of_an_only_link_changes_nothing(seed: int) -> None:
+def test_the_shortcut_for_an_only_link_changes_nothing(seed: int) -> None:
     view = leaves_on_switches(seed)
     ends = [(link.source, link.target) for link in view.cluster.links]
     machines = {machine.name for machine in view.cluster.machines}
@@ -277,7 +277,7 @@ def test_what_is_known_of_an_only_link_changes_nothing(seed: int) -> None:
 @np.errstate(divide="ignore")
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("case", [random_network, random_mesh, leaves_on_switches])
-def test_the_assignment_does_the_same_interpreted(case: Case, seed: int) -> None:
+def test_the_compiled_assignment_equals_the_interpreted_one(case: Case, seed: int) -> None:
     view = case(seed)
     workload, limits, nobody = workload_of(view), capacities_of(view), np.empty(0, dtype=np.int32)
     for near, together in ((True, True), (False, False)):
@@ -289,7 +289,7 @@ def test_the_assignment_does_the_same_interpreted(case: Case, seed: int) -> None
         assert made[0].free.tolist() == made[1].free.tolist()
 
 
-def test_hops_keep_their_routes_when_there_are_more_than_room_was_made_for() -> None:
+def test_hops_keep_their_routes_when_arrays_grow() -> None:
     hops = no_hops(1, 1, 2)
     line = np.array([-1, 0, 1, 2], dtype=np.int32)  # node 3 is reached from 2, that from 1, that from 0
     paths = {(0, 0, 2): [5, 6], (1, 0, 1): [5], (0, 0, 3): [5, 6, 7]}
@@ -304,7 +304,7 @@ def test_hops_keep_their_routes_when_there_are_more_than_room_was_made_for() -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_kernels_do_the_same_interpreted(seed: int) -> None:
+def test_compiled_kernels_equal_interpreted_ones(seed: int) -> None:
     rng = np.random.default_rng(seed)
     links = random_network(seed).links
     load = rng.uniform(0.0, 1e6, len(links.bandwidth))

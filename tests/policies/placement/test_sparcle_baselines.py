@@ -1,6 +1,6 @@
-"""SPARCLE's baselines on its reference instances: all with routes, all rated by (1a), so that they compare.
+"""SPARCLE's baselines on its reference instances: all with routes, all rated by (1a), so they can be compared.
 
-Those of GS, GR, HEFT, VNE and the optimum are looked at more closely beside their policies.
+GS, GR, HEFT, VNE and the optimum have further tests in the files of their policies.
 """
 
 from functools import cache

@@ -8,7 +8,7 @@ from tests.policies.tuples.tables import Tables, decide, drawn, repeat, tables
 
 
 def dealt(given: Tables) -> list[int]:
-    """Deal out one queue tuple by tuple: whose turn it is gets one, if it has room."""
+    """Deal the tuples of one queue: the next lane in turn gets one, if it has room."""
     width, room = len(given.lanes.room), given.lanes.room.tolist()
     sent, left = [0] * width, min(given.able(0), given.limit)
     for lane in islice(cycle(range(width)), int(given.queues.turn[0]), None):
@@ -20,7 +20,7 @@ def dealt(given: Tables) -> list[int]:
     return sent
 
 
-def test_deals_as_one_by_one_full_lanes_passed_over() -> None:
+def test_equals_dealing_one_by_one_and_skips_full_lanes() -> None:
     rng = np.random.default_rng(0)
     for number in range(500):
         given = drawn(rng, queues=1, width=6, roomy=number % 2 == 0)
@@ -28,11 +28,11 @@ def test_deals_as_one_by_one_full_lanes_passed_over() -> None:
         assert decide("round-robin", given).sent.tolist() == dealt(given), number
 
 
-def test_goes_on_where_it_left_off() -> None:
+def test_continues_with_the_next_lane_in_turn() -> None:
     sent = repeat("round-robin", tables(5, waiting=3, turn=4), 50).cumsum(axis=0)
     assert (sent.max(axis=1) - sent.min(axis=1) <= 1).all()
     assert repeat("round-robin", tables(5, waiting=3, turn=4), 2).tolist() == [[1, 1, 0, 0, 1], [0, 0, 1, 1, 1]]
 
 
-def test_every_queue_has_a_turn_of_its_own() -> None:
+def test_every_queue_has_its_own_turn() -> None:
     assert decide("round-robin", tables((2, 3), waiting=1, turn=[1, 2])).sent.tolist() == [0, 1, 0, 0, 1]

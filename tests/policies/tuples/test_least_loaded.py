@@ -8,7 +8,7 @@ from tests.policies.tuples.tables import Tables, decide, drawn, tables
 
 
 def poured(given: Tables) -> list[float]:
-    """What is under way down each lane of one queue after every tuple went where least was, in ascending order."""
+    """Return the tuples in flight on each lane, ascending, if every tuple goes to the lane with the fewest."""
     left = given.lanes.room.tolist()
     heap: list[tuple[float, int]] = []
     for lane, load in enumerate(given.lanes.outstanding.tolist()):
@@ -23,7 +23,7 @@ def poured(given: Tables) -> list[float]:
     return sorted([*full, *(load for load, _ in heap)])
 
 
-def test_every_tuple_goes_where_least_is_under_way() -> None:
+def test_every_tuple_goes_to_the_lane_with_the_fewest_in_flight() -> None:
     rng = np.random.default_rng(0)
     for number in range(500):
         given = drawn(rng, queues=1, width=6, roomy=number % 2 == 0)

@@ -1,4 +1,4 @@
-"""Local first: round-robin over the tasks here, over all where none is here."""
+"""Local first: round-robin over the local tasks, or over all if none is local."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Partial key grouping: the less loaded of two, and what that is worth."""
+"""Partial key grouping: the less loaded of two tasks, and the benefit for skewed keys."""
 
 import numpy as np
 
@@ -28,7 +28,7 @@ def test_every_tuple_goes_to_the_less_loaded_of_its_keys_two_tasks() -> None:
             load[taken] += 1
 
 
-def test_two_choices_level_out_keys_that_are_not_equally_often() -> None:
+def test_two_choices_balance_skewed_keys() -> None:
     rng = np.random.default_rng(1)
     keys = np.minimum(rng.zipf(1.5, 4000), 500)
     home = rng.integers(0, WIDTH, (501, 2))

@@ -17,7 +17,7 @@ def test_has_the_mean_and_covariance_of_a_multinomial() -> None:
     np.testing.assert_allclose(np.cov(sent.T, ddof=0), expected, atol=0.15)
 
 
-def test_lanes_that_are_full_leave_the_others_the_rest() -> None:
+def test_tuples_that_full_lanes_do_not_take_go_to_the_others() -> None:
     sent = decide("shuffle", tables(4, waiting=10, room=[0, 2, 99, 0])).sent
     assert sent[[0, 3]].sum() == 0
     assert sent[1] <= 2
