@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 import pytest
 from msgspec import Meta
 
-from penstock.model.errors import InvalidInput, UnknownName, nearest
+from penstock.model.errors import InvalidInput, UnknownName, nearest, shown
 from penstock.model.spec import build
 
 
@@ -68,3 +68,8 @@ def test_a_similar_name_is_suggested() -> None:
         build("thing", Thing, "sise=3")
     assert nearest("R-Strom", ["r-storm", "t-storm", "heft"]) == "did you mean r-storm or t-storm?"
     assert nearest("x", ["b", "a"]) == "there are a, b"
+
+
+def test_shows_values_in_a_limited_length() -> None:
+    assert len(shown("x" * 1000)) == 200
+    assert shown("short") == "'short'"

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.model.errors import FileProblem, InvalidInput, UnknownName
 from penstock.pipeline.manifest import MANIFEST, Manifest
+from penstock.pipeline.patterns import literal
 from penstock.pipeline.reading import read_run
 from tests.pipeline.latency_tables import write_tables
 
@@ -78,3 +79,15 @@ def test_rejects_folders_without_windows(tmp_path: Path) -> None:
     path.write_bytes(b"PAR1 nothing")
     with pytest.raises(FileProblem, match="table features cannot be read"):
         read_run(folder)
+
+
+def test_a_name_with_wildcards_becomes_a_pattern_that_only_it_matches() -> None:
+    assert literal(Path("/runs/word count-1,2: 50%#~")) == "/runs/word count-1,2: 50%#~"
+    assert literal(Path("/a[1]/{b,c}*?")) == r"/a\[1\]/\{b,c\}\*\?"
+    assert literal(Path("/back\\slash")) == r"/back\\slash"
+    assert literal(Path("runs:1")) == str(Path.cwd() / "runs:1")
+
+
+def test_rejects_names_without_a_hadoop_pattern() -> None:
+    with pytest.raises(FileProblem, match=r"^/runs/14:25/\[1\]: Spark cannot read a path with a colon and one of .*; "):
+        literal(Path("/runs/14:25/[1]"))

@@ -5,7 +5,7 @@ from penstock.model.cluster import Machine
 from penstock.model.placement import Constraint
 from penstock.model.topology import Component, Grouping, Kind, Stream, Topology
 from penstock.policies.api import PlacementView
-from tests.policies.cases import chain, cluster, equal_machines, placed, refused, tata_cases
+from tests.policies.cases import chain, cluster, equal_machines, machines_of, placed, refused, tata_cases
 from tests.shared_data import needs_shared
 
 BOTH = pytest.mark.parametrize("policy", ["flink", "flink-spread"])
@@ -92,3 +92,14 @@ def test_names_memory_if_no_slot_has_enough(policy: str) -> None:
 def test_gives_pinned_components_the_memory_of_their_machine_first(policy: str) -> None:
     view = PlacementView(pinned_sink(1, memory_mb=10.0), equal_machines(4, memory_mb=15.0))
     assert placed(policy, view) == [0, 3, 2, 1]
+
+
+def test_flink_spread_takes_the_first_slot_of_every_machine_before_any_second_one() -> None:
+    view = PlacementView(chain(1, 3, 5, 2), equal_machines(3, slots=2))
+    assert placed("flink-spread", view) == [0, 0, 2, 4, 0, 2, 4, 1, 3, 0, 2]
+
+
+def test_flink_spread_uses_all_machines_where_flink_uses_one() -> None:
+    view = PlacementView(chain(4, 4), equal_machines(4, slots=4))
+    assert set(machines_of(view, placed("flink", view))) == {0}
+    assert set(machines_of(view, placed("flink-spread", view))) == {0, 1, 2, 3}

@@ -22,8 +22,8 @@ from penstock.policies.placement.sparcle import Sparcle
 from penstock.policies.placement.widest_trees import grow_tree, no_trees, renew_trees, reverse, use_tree, with_room
 from penstock.workloads.networks import Capacities, jellyfish
 from penstock.workloads.topologies import layered
-from tests.policies.cases import answer, machines_of, placed, refused
 from tests.policies.placement.plain_kernels import throughout
+from tests.policies.cases import answer, machines_of, placed, refused
 from tests.policies.placement.random_cases import Case, random_mesh, random_network
 from tests.policies.placement.test_greedy import EquationTwo
 from tests.shared_data import needs_shared
