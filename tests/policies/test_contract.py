@@ -18,7 +18,7 @@ from penstock.model.topology import Component, Grouping, Kind, Stream, Topology
 from penstock.policies import checks, registry
 from penstock.policies.api import PlacementPolicy, PlacementView
 from penstock.policies.registry import PolicyKind
-from tests.policies.cases import answer, chain, equal_machines, machines_of
+from tests.policies.cases import answer, chain, equal_machines, false_statements, machines_of
 
 NAMES = registry.names(PolicyKind.PLACEMENT)
 SPECS = {  # a limit in seconds is not repeatable
@@ -305,5 +305,5 @@ def test_is_valid_or_refuses_with_a_true_reason(name: str, view: PlacementView) 
     if isinstance(result, Placement):
         assert checks.violations(view, result) == []
     else:
-        assert checks.untruths(view, result) == []
+        assert false_statements(view, result) == []
         assert result.reason

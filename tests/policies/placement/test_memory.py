@@ -12,8 +12,9 @@ from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.placement import Constraint, Infeasible, Placement
 from penstock.model.topology import Application, Component, Kind, Stream
 from penstock.policies.api import PlacementView
-from penstock.policies.checks import untruths, violations
+from penstock.policies.checks import violations
 from penstock.policies.registry import PolicyKind, names, placement_policy
+from tests.policies.cases import false_statements
 
 SEEDS = range(80)
 BY_RULE = {"cloud-only", "flink", "flink-spread"}  # all on one machine; no two tasks of a component in one slot
@@ -114,7 +115,7 @@ def test_places_all_feasible_cases_and_proves_the_others_infeasible(
         else:
             assert isinstance(found, Infeasible), f"seed {seed}"
             assert found.proven, f"seed {seed}: {found.reason}"
-            assert untruths(view, found) == [], f"seed {seed}"
+            assert false_statements(view, found) == [], f"seed {seed}"
         assert found == placement_policy(policy).place(view, np.random.default_rng(0)), f"seed {seed}: not repeatable"
 
 

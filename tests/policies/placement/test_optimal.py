@@ -11,11 +11,11 @@ from penstock.model.objective import Objective
 from penstock.model.placement import Constraint, Infeasible, Placement
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream, Topology
 from penstock.policies.api import PlacementView
-from penstock.policies.checks import untruths, violations
+from penstock.policies.checks import violations
 from penstock.policies.placement.exact.enumeration import count_up_to_tasks, placements
 from penstock.policies.placement.exact.program import DEVELOPERS_LINE, without_developers_line
 from penstock.policies.placement.optimal import Optimal
-from tests.policies.cases import answer, chain, cluster, equal_machines, machines_of, refused
+from tests.policies.cases import answer, chain, cluster, equal_machines, false_statements, machines_of, refused
 from tests.policies.placement.small_cases import SMALL, small_case
 from tests.shared_data import needs_shared
 from tests.sparcle_cases import build, instances
@@ -217,7 +217,7 @@ def test_refuses_a_resource_that_no_machine_has() -> None:
     view = PlacementView(chain(1, 1, resources={"gpu": 1.0}), equal_machines(2), "throughput")
     refusal = refused("optimal", view)
     assert "gpu" in refusal.reason
-    assert untruths(view, refusal) == []
+    assert false_statements(view, refusal) == []
     for policy in ("round-robin", "r-storm", "greedy-sorted", "flink"):
         assert refused(policy, view).constraint is Constraint.RESOURCE
 
