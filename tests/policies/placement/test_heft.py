@@ -5,15 +5,13 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from penstock.estimate.evaluator import Evaluator
 from penstock.model.cluster import Machine
 from penstock.model.kernel import interpreted
-from penstock.model.placement import Constraint, Placement
+from penstock.model.placement import Constraint
 from penstock.model.taskgraph import expand_edges
 from penstock.model.topology import Component, Kind, Stream, Topology
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.heft import (
-    Heft,
     Schedule,
     arrivals,
     book,
@@ -32,8 +30,7 @@ from penstock.policies.placement.transfer_times import (
 )
 from tests.policies.cases import chain, cluster, equal_machines, placed, refused
 from tests.policies.placement.random_cases import Case, arcs_of, random_mesh, random_network
-from tests.shared_data import needs_shared
-from tests.sparcle_cases import Instance, build, hosts, instances
+from tests.sparcle_cases import Instance, build
 
 CASES = pytest.mark.parametrize("case", [random_mesh, random_network])
 
@@ -189,18 +186,6 @@ def test_fastest_paths_are_the_shortest_in_seconds(seed: int, bits: float) -> No
     assert latency + bits * bit == pytest.approx(np.array(expected))
     for ours, plain in zip((latency, bit), interpreted(quickest_ways)(view.links, machines, bits), strict=True):
         assert ours.tolist() == plain.tolist()
-
-
-@pytest.mark.slow
-@needs_shared
-@pytest.mark.parametrize("instance", instances(), ids=lambda instance: str(instance["id"]))
-def test_agrees_with_the_reference_answers_of_sparcle(instance: Instance) -> None:
-    application, network = build(instance)
-    placement = Heft().place(PlacementView(application, network), np.random.default_rng(0))
-    assert isinstance(placement, Placement)
-    answer = instance["baselines"]["heft"]
-    assert hosts(network, placement) == answer["host"]
-    assert Evaluator(application, network).evaluate(placement).throughput_tps == pytest.approx(answer["rate"], rel=1e-9)
 
 
 def fork() -> Topology:

@@ -1,17 +1,14 @@
 import numpy as np
 import pytest
 
-from penstock.estimate.evaluator import Evaluator
 from penstock.model.cluster import Cluster, Link, Machine
-from penstock.model.placement import Constraint, Placement
+from penstock.model.placement import Constraint
 from penstock.model.taskgraph import Floats
 from penstock.model.topology import Component, Kind, Stream, Topology
 from penstock.policies.api import PlacementView
-from penstock.policies.placement.vne import Arcs, NodeRanking, components_of, machines_of, node_rank
+from penstock.policies.placement.vne import Arcs, components_of, machines_of, node_rank
 from tests.policies.cases import chain, cluster, equal_machines, placed, refused
 from tests.policies.placement.random_cases import arcs_of, random_mesh, random_network
-from tests.shared_data import needs_shared
-from tests.sparcle_cases import Instance, build, hosts, instances
 
 
 def stationary(strength: Floats, neighbours: Floats, jump: float) -> Floats:
@@ -78,18 +75,6 @@ def test_the_strength_of_a_component_is_the_work_of_a_task_times_its_traffic() -
     strength, arcs = components_of(view)
     assert strength.tolist() == [3.0 * 100.0, 1.5 * (50.0 + 50.0), 3.0 * 100.0]
     assert sorted(zip(arcs.tail.tolist(), arcs.head.tolist(), strict=True)) == [(0, 1), (1, 0), (1, 2), (2, 1)]
-
-
-@pytest.mark.slow
-@needs_shared
-@pytest.mark.parametrize("instance", instances(), ids=lambda instance: str(instance["id"]))
-def test_agrees_with_the_reference_answers_of_sparcle(instance: Instance) -> None:
-    application, network = build(instance)
-    placement = NodeRanking().place(PlacementView(application, network), np.random.default_rng(0))
-    assert isinstance(placement, Placement)
-    answer = instance["baselines"]["vne"]
-    assert hosts(network, placement) == answer["host"]
-    assert Evaluator(application, network).evaluate(placement).throughput_tps == pytest.approx(answer["rate"], rel=1e-9)
 
 
 def unequal_chain(pinned: str | None = None, memory_mb: float = 0.0) -> Topology:
