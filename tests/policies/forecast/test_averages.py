@@ -5,12 +5,11 @@ import pandas as pd
 import pytest
 
 from penstock.model.errors import InvalidInput
-from penstock.policies.forecast.api import Counts
+from penstock.policies.forecast.api import Counts, ahead
 from penstock.policies.forecast.empirical import Empirical
 from penstock.policies.forecast.ewma import Ewma
 from penstock.policies.forecast.false_positive import FalsePositive
 from penstock.policies.forecast.moving_average import MovingAverage
-from penstock.policies.forecast.whole import ahead
 from penstock.policies.registry import forecaster
 from tests.policies.forecast.test_contract import drawn
 

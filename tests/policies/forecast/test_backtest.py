@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.errors import InvalidInput
+from penstock.policies.forecast.api import ahead
 from penstock.policies.forecast.backtest import LONGEST, backtest, judge, warm_up
-from penstock.policies.forecast.whole import ahead
 from penstock.policies.registry import forecaster
 from tests.policies.forecast.test_contract import drawn
 from tests.shared_data import SHARED, needs_shared

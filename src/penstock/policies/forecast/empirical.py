@@ -7,8 +7,7 @@ import numpy as np
 
 from penstock.model.entity import Probability
 from penstock.model.errors import InvalidInput
-from penstock.policies.forecast.api import Counts
-from penstock.policies.forecast.whole import ahead
+from penstock.policies.forecast.api import Counts, ahead
 
 
 @dataclass(frozen=True, slots=True)

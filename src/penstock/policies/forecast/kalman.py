@@ -20,8 +20,7 @@ from penstock.model.entity import NonNegative
 from penstock.model.errors import InvalidInput
 from penstock.model.kernel import kernel
 from penstock.model.taskgraph import Floats
-from penstock.policies.forecast.api import Counts
-from penstock.policies.forecast.whole import ahead
+from penstock.policies.forecast.api import Counts, ahead
 
 FIRST = 32  # number of slots before variances are first estimated
 UNKNOWN = (0.1, 0.001)  # variances of level and slope until then

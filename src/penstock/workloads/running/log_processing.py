@@ -20,9 +20,8 @@ from penstock.api.dataflow import Dataflow
 from penstock.api.sinks.discard import Discard
 from penstock.api.sinks.json_lines import JsonLines
 from penstock.model.topology import Application
-from penstock.workloads.running.blueprint import Blueprint
+from penstock.workloads.running.blueprint import Blueprint, Feed
 from penstock.workloads.running.counts import Count, LatestCounts, RunningCounts
-from penstock.workloads.running.feed import Feed
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 LINES_A_SECOND = 10

@@ -9,10 +9,9 @@ from penstock.model.kernel import interpreted
 from penstock.model.topology import Grouping
 from penstock.policies.registry import PolicyKind, names, routing_policy, sending_policy
 from penstock.sim.slotted import Keys, simulate
-from penstock.sim.slotted.conservation import FAULTS, first_fault
 from penstock.sim.slotted.simulation import run_slots
-from penstock.sim.slotted.state import HEAD, LANE, PENDING, SIZE, TAIL, SlottedState
-from tests.sim.slotted.systems import Inside, line, inspect_run, random_arrivals, random_system
+from penstock.sim.slotted.state import FAULTS, HEAD, LANE, PENDING, SIZE, TAIL, SlottedState, first_fault
+from tests.sim.slotted.systems import Inside, inspect_run, line, random_arrivals, random_system
 
 EVERYTHING = (Grouping.SHUFFLE, Grouping.ALL, Grouping.FIELDS, Grouping.PARTIAL_KEY, Grouping.GLOBAL)
 
