@@ -214,8 +214,8 @@ def _policies(described: Mapping[str, Any]) -> str:
 
 
 def _why_nothing(about: Mapping[str, Any], reasons: Sequence[Reason]) -> str:
-    said = f", {sum(row.count for row in reasons)} in quarantine, mostly: {reasons[0].reason}" if reasons else ""
-    return f"telemetry: no sampled tuple among {about['records']} records{said}; run longer, or sample more tuples"
+    invalid = f", {sum(row.count for row in reasons)} in quarantine, mostly: {reasons[0].reason}" if reasons else ""
+    return f"telemetry: no sampled tuple among {about['records']} records{invalid}; run longer, or sample more tuples"
 
 
 def _phase_results(
