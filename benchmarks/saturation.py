@@ -263,13 +263,11 @@ def _network(one: Case) -> _Network:
     if cluster.routed:
         routes = one.placement.routes
         return _Network(
-            one.evaluator.links.bandwidth,
-            lambda hop: list(routes.get(hop, ())) if hop.source != hop.target else [],
+            one.evaluator.links.bandwidth, lambda hop: list(routes.get(hop, ())) if hop.source != hop.target else []
         )
     count = slots.machines
     return _Network(
-        slots.machine_network.ravel(),
-        lambda hop: [hop.source, count + hop.target] if hop.source != hop.target else [],
+        slots.machine_network.ravel(), lambda hop: [hop.source, count + hop.target] if hop.source != hop.target else []
     )
 
 

@@ -53,8 +53,7 @@ def busier(setting: PotusWorkload, times: int) -> PotusWorkload:
     """Return a system with a multiple of the tuples, the service and the limit."""
     system = setting.system
     return setting._replace(
-        system=system._replace(service=system.service * times, limit=system.limit * times),
-        rates=setting.rates * times,
+        system=system._replace(service=system.service * times, limit=system.limit * times), rates=setting.rates * times
     )
 
 

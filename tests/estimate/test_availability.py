@@ -7,14 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.estimate.availability import (
-    MAX_PATHS,
-    any_works,
-    carried,
-    carries,
-    estimate_carries,
-    failed_sets,
-)
+from penstock.estimate.availability import MAX_PATHS, any_works, carried, carries, estimate_carries, failed_sets
 from penstock.model.errors import InvalidInput, UnknownName
 from tests.shared_data import SHARED, needs_shared
 

@@ -15,10 +15,7 @@ def camera() -> Topology:
     """A source tuple takes 1 + 4 core-seconds, and 2 Mbit between the two components."""
     return Topology(
         name="camera",
-        components=(
-            Component(name="eye", kind=Kind.SOURCE, cpu=1.0),
-            Component(name="brain", kind=Kind.SINK, cpu=4.0),
-        ),
+        components=(Component(name="eye", kind=Kind.SOURCE, cpu=1.0), Component(name="brain", kind=Kind.SINK, cpu=4.0)),
         streams=(Stream(source="eye", target="brain", tuple_bytes=2e6 / 8),),
     )
 

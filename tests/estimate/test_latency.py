@@ -122,9 +122,7 @@ def test_features_follow_a_placement() -> None:
     )
     instance = Instance(topology, Cluster(name="two", machines=machines))
     model = LatencyModel(
-        instance,
-        LatencyModels({"c1": line(5, 1.0)}, {"c0->c1": line(9, 1.0)}),
-        Loads.declared(instance, {"c0": 40.0}),
+        instance, LatencyModels({"c1": line(5, 1.0)}, {"c0->c1": line(9, 1.0)}), Loads.declared(instance, {"c0": 40.0})
     )
     tasks, edges = model.features(np.array([0, 1, 1, 2], dtype=np.int32))  # three tasks on machine 0, one on machine 1
     assert tasks.tolist() == [

@@ -22,10 +22,7 @@ def random_network(seed: int) -> Cluster:
     machines = tuple(Machine(name=f"m{i}") for i in range(count))
     links = tuple(
         Link(
-            source=f"m{a}",
-            target=f"m{b}",
-            bandwidth_mbps=float(rng.integers(1, 6)),
-            directed=bool(rng.random() < 0.3),
+            source=f"m{a}", target=f"m{b}", bandwidth_mbps=float(rng.integers(1, 6)), directed=bool(rng.random() < 0.3)
         )
         for a in range(count)
         for b in range(a + 1, count)

@@ -77,10 +77,7 @@ class Synthetic:
             "m0": Clock(100.0, (2e-5, -1e-5, 3e-5), 6.0),
             "m1": Clock(-50.0, (-4e-5,), 6.0),
         }  # m2 shares the controller's
-        self.placements = [
-            {task: self.random.choice(WORKERS) for task in TASKS},
-            dict.fromkeys(TASKS, "m1"),
-        ]
+        self.placements = [{task: self.random.choice(WORKERS) for task in TASKS}, dict.fromkeys(TASKS, "m1")]
         self.next_id = 1
         for number in range(int(END_S * RATE_TPS / SAMPLED)):
             self._root(number * SAMPLED / RATE_TPS + self.random.uniform(0, FIRST_S))

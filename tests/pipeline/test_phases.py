@@ -53,11 +53,7 @@ def test_all_moves_of_a_plan_belong_to_its_phase_however_long_they_take() -> Non
 
 
 def test_a_plan_that_failed_claims_no_later_moves() -> None:
-    events = [
-        Event(10.0, "applying", "heft"),
-        Event(10.0, "apply failed", "heft"),
-        Event(20.0, "move", "a[0]"),
-    ]
+    events = [Event(10.0, "applying", "heft"), Event(10.0, "apply failed", "heft"), Event(20.0, "move", "a[0]")]
     assert [(name, start) for name, start, *_ in spans(events)] == [("first", 0.0), ("heft", 10.0), ("move a[0]", 20.0)]
 
 

@@ -141,11 +141,7 @@ def test_places_components_of_one_task(name: str) -> None:
 def test_puts_pinned_components_on_their_machines(name: str, cluster: Cluster) -> None:
     source, *middle, sink = diamond().components
     first, last = cluster.machines[3].name, cluster.machines[2].name
-    pinned = (
-        msgspec.structs.replace(source, pinned=first),
-        *middle,
-        msgspec.structs.replace(sink, pinned=last),
-    )
+    pinned = (msgspec.structs.replace(source, pinned=first), *middle, msgspec.structs.replace(sink, pinned=last))
     view = view_of(Topology(name="pinned", components=pinned, streams=diamond().streams), cluster)
     machine = machines_of(view, placement(name, view).slots)
     assert machine[:2].tolist() == [3, 3]

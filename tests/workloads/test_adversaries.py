@@ -5,15 +5,7 @@ import numpy as np
 import pytest
 
 from penstock.estimate.offline import offline_optimum
-from penstock.workloads.adversaries import (
-    Send,
-    batches,
-    bernoulli,
-    bursts,
-    overtaken_queue,
-    random_cases,
-    staircase,
-)
+from penstock.workloads.adversaries import Send, batches, bernoulli, bursts, overtaken_queue, random_cases, staircase
 from penstock.workloads.arrivals import Counts
 
 

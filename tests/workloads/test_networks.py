@@ -6,15 +6,7 @@ import pytest
 
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput
-from penstock.workloads.networks import (
-    Capacities,
-    complete,
-    fat_tree,
-    jellyfish,
-    line,
-    random_regular_graph,
-    star,
-)
+from penstock.workloads.networks import Capacities, complete, fat_tree, jellyfish, line, random_regular_graph, star
 
 
 def graph(cluster: Cluster) -> networkx.Graph:

@@ -37,9 +37,7 @@ def face_detection(camera: str | None = None, consumer: str | None = None) -> Ap
 APPLICATIONS: dict[str, Choice[Application]] = {
     "word-count": Choice(word_count, "Li §2.3: lines to words to counts, 30 tasks"),
     "word-count-large": Choice(
-        word_count,
-        "Li §3.3: the same, 100 tasks",
-        {"sources": 10, "splitters": 30, "counters": 30, "databases": 30},
+        word_count, "Li §3.3: the same, 100 tasks", {"sources": 10, "splitters": 30, "counters": 30, "databases": 30}
     ),
     "word-count-two-sources": Choice(
         word_count, "Li §2.3: the same with a second source, 36 tasks", {"second_sources": 6}

@@ -81,12 +81,7 @@ class Reference(NamedTuple):
 
 
 def draw_instance(
-    shape: str,
-    graph: str,
-    scarcity: Scarcity,
-    seed: int,
-    machines: int = 8,
-    duplex: bool = False,
+    shape: str, graph: str, scarcity: Scarcity, seed: int, machines: int = 8, duplex: bool = False
 ) -> SparcleInstance:
     """Draw a network and an application whose ends are pinned to two of its machines.
 

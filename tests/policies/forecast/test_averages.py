@@ -79,8 +79,7 @@ def test_false_positive_by_share_has_no_phantoms_in_empty_slots() -> None:
 
 
 @pytest.mark.parametrize(
-    "spec",
-    ["moving-average:window=0", "ewma:alpha=0", "ewma:alpha=1.1", "empirical:quantile=2", "false-positive:x=-1"],
+    "spec", ["moving-average:window=0", "ewma:alpha=0", "ewma:alpha=1.1", "empirical:quantile=2", "false-positive:x=-1"]
 )
 def test_invalid_parameters_are_rejected(spec: str) -> None:
     with pytest.raises(InvalidInput, match=f"^forecast.{spec.partition(':')[0]}"):

@@ -20,10 +20,7 @@ def every_grouping() -> PlacementView:
             Stream(source=f"g{i}", target="out", grouping=groupings[-1 - i], tuple_bytes=7.0 * i),
         )
     ]
-    ends = (
-        Component(name="in", kind=Kind.SOURCE, parallelism=3),
-        Component(name="out", kind=Kind.SINK, parallelism=3),
-    )
+    ends = (Component(name="in", kind=Kind.SOURCE, parallelism=3), Component(name="out", kind=Kind.SINK, parallelism=3))
     topology = Topology(name="groupings", components=(*ends, *middle), streams=tuple(streams))
     return PlacementView(topology, equal_machines(5, slots=4, processes=2))
 

@@ -16,10 +16,7 @@ def two_pipelines(pinned: str | None = None) -> Topology:
         components=tuple(
             Component(name=name, kind=kind, pinned=pinned if name == "d" else None) for name, kind in kinds.items()
         ),
-        streams=(
-            Stream(source="a", target="b", tuple_bytes=8.0),
-            Stream(source="c", target="d", tuple_bytes=4.0),
-        ),
+        streams=(Stream(source="a", target="b", tuple_bytes=8.0), Stream(source="c", target="d", tuple_bytes=4.0)),
     )
 
 

@@ -170,10 +170,7 @@ def test_prices_pass_through_streams_without_a_decision(grouping: Grouping) -> N
             Component(name="worker", parallelism=2, cpu=0.0005),
             Component(name="sink", kind=Kind.SINK, parallelism=2, cpu=0.0005),
         ),
-        streams=(
-            Stream(source="source", target="worker"),
-            Stream(source="worker", target="sink", grouping=grouping),
-        ),
+        streams=(Stream(source="source", target="worker"), Stream(source="worker", target="sink", grouping=grouping)),
     )
     cluster = Cluster(name="five", machines=tuple(Machine(name=f"m{number}") for number in range(5)))
     cost = np.zeros((5, 5))

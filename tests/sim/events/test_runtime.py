@@ -48,11 +48,7 @@ def twin_latencies(application: Application, cluster: Cluster, slots: list[int],
     return np.array([latency for due, latency in found if due < SECONDS - 1e-6])
 
 
-PLACEMENTS = [
-    [6, 7, 0, 7, 4, 4, 5, 2, 8, 0],
-    [1, 5, 6, 2, 2, 3, 2, 8, 1, 8],
-    [7, 7, 1, 3, 5, 4, 5, 6, 5, 0],
-]
+PLACEMENTS = [[6, 7, 0, 7, 4, 4, 5, 2, 8, 0], [1, 5, 6, 2, 2, 3, 2, 8, 1, 8], [7, 7, 1, 3, 5, 4, 5, 6, 5, 0]]
 
 
 @pytest.mark.slow

@@ -223,10 +223,7 @@ def test_compiled_and_interpreted_runs_are_equal(spec: str) -> None:
             "arrivals.counts[1]: expected 0, because the task is not a source",
         ),
         ({"predicted": np.ones((3, 4), dtype=np.int64)}, "arrivals.predicted: expected whole numbers ≥ 0 of shape (3,"),
-        (
-            {"predicted": np.ones((3, 5), dtype=np.int64)},
-            "arrivals.lead: expected the number of slots pred",
-        ),
+        ({"predicted": np.ones((3, 5), dtype=np.int64)}, "arrivals.lead: expected the number of slots pred"),
         ({"lead": np.ones(2, dtype=np.int64)}, "arrivals.lead: expected whole numbers ≥ 0 of shape (3,), got int64"),
         ({"lead": np.array([1, 0, -1])}, "arrivals.lead: expected whole numbers ≥ 0 of shape (3,), got int64 of shape"),
     ],

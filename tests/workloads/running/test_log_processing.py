@@ -17,11 +17,7 @@ from tests.workloads.running.executor import Executor
         (
             "[Sun Jan 04 04:47:44 2026] [error] mod_jk child workerEnv in error state 6",
             LogEntry(
-                "worker-error",
-                "Sun Jan 04 04:47:44 2026",
-                "error",
-                "",
-                "mod_jk child workerEnv in error state 6",
+                "worker-error", "Sun Jan 04 04:47:44 2026", "error", "", "mod_jk child workerEnv in error state 6"
             ),
         ),
         (

@@ -14,20 +14,7 @@ import numpy as np
 
 from penstock.model.kernel import lean
 from penstock.sim.events.layout import Layout
-from penstock.sim.events.state import (
-    AFTER,
-    AWAITED,
-    CAME,
-    COUNT,
-    HEAD,
-    LANE,
-    LAST,
-    LATEST,
-    NEXT,
-    NONE,
-    STEP,
-    TwinState,
-)
+from penstock.sim.events.state import AFTER, AWAITED, CAME, COUNT, HEAD, LANE, LAST, LATEST, NEXT, NONE, STEP, TwinState
 from penstock.sim.events.system import TwinSystem
 
 

@@ -133,15 +133,7 @@ def tell_prices(system: SlottedSystem, queues: Queues, lanes: Lanes) -> None:
 
 @lean
 def send_down(
-    rows: Longs,
-    lists: Longs,
-    tasks: int,
-    number: int,
-    queue: int,
-    lane: int,
-    target: int,
-    amount: int,
-    slot: int,
+    rows: Longs, lists: Longs, tasks: int, number: int, queue: int, lane: int, target: int, amount: int, slot: int
 ) -> int:
     """Send the first tuples of a queue through a lane, arrived ones before predicted ones.
 

@@ -90,11 +90,7 @@ class Blueprint:
         """Return an outlet with the grouping and costs of the stream to a component."""
         stream = self.stream(outlet.component, target)
         return replace(
-            outlet,
-            grouping=stream.grouping,
-            keys=keys,
-            selectivity=stream.selectivity,
-            tuple_bytes=stream.tuple_bytes,
+            outlet, grouping=stream.grouping, keys=keys, selectivity=stream.selectivity, tuple_bytes=stream.tuple_bytes
         )
 
     def stream(self, source: str, target: str) -> Stream:
