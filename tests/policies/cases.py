@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.estimate.evaluator import Evaluator
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.placement import MEMORY_SLACK, Constraint, Hop, Infeasible, Placement
 from penstock.model.routes import route_hops
 from penstock.model.topology import Component, Grouping, Kind, Stream, Topology
 from penstock.policies import checks, registry
-from penstock.policies.api import PlacementView
+from penstock.policies.api import PlacementPolicy, PlacementView
 from tests.shared_data import SHARED
 
 
@@ -44,6 +45,13 @@ def answer(spec: str, view: PlacementView, seed: int = 0) -> Placement | Infeasi
     wrong = checks.violations(view, result) if isinstance(result, Placement) else false_statements(view, result)
     assert wrong == [], wrong
     return result
+
+
+def rate_of(view: PlacementView, policy: PlacementPolicy, seed: int = 0) -> float:
+    """Return the estimated rate of a policy's placement."""
+    placement = policy.place(view, np.random.default_rng(seed))
+    assert isinstance(placement, Placement)
+    return Evaluator(view.topology, view.cluster).evaluate(placement).throughput_tps
 
 
 def placed(spec: str, view: PlacementView, seed: int = 0) -> list[int]:

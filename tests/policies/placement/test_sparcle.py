@@ -22,20 +22,14 @@ from penstock.policies.placement.sparcle import Sparcle
 from penstock.policies.placement.widest_trees import grow_tree, no_trees, renew_trees, reverse, use_tree, with_room
 from penstock.workloads.networks import Capacities, jellyfish
 from penstock.workloads.topologies import layered
+from tests.policies.cases import answer, machines_of, placed, rate_of, refused
 from tests.policies.placement.plain_kernels import throughout
-from tests.policies.cases import answer, machines_of, placed, refused
 from tests.policies.placement.random_cases import Case, random_mesh, random_network
 from tests.policies.placement.test_greedy import EquationTwo
 from tests.shared_data import needs_shared
 from tests.sparcle_cases import Instance, build, hosts, instances
 
 PAPER = Sparcle(ties="lowest", together=False)
-
-
-def rate_of(view: PlacementView, policy: Sparcle) -> float:
-    placement = policy.place(view, np.random.default_rng(0))
-    assert isinstance(placement, Placement)
-    return Evaluator(view.topology, view.cluster).evaluate(placement).throughput_tps
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from penstock.model.errors import InvalidInput
 from penstock.model.kernel import interpreted
 from penstock.model.placement import Placement
 from penstock.model.topology import Application, Component, Kind, Stream
-from penstock.policies.api import PlacementPolicy, PlacementView
+from penstock.policies.api import PlacementView
 from penstock.policies.placement import refinement, refinement_search
 from penstock.policies.placement.optimal import Optimal
 from penstock.policies.placement.refinement_search import Walk
@@ -18,19 +18,13 @@ from penstock.policies.placement.sparcle import Sparcle
 from penstock.policies.placement.sparcle_refined import SparcleRefined
 from penstock.workloads.networks import Capacities, line, star
 from tests.generators import random_slots
-from tests.policies.cases import answer
+from tests.policies.cases import answer, rate_of
 from tests.policies.placement.random_cases import Case, random_mesh, random_network
 from tests.shared_data import needs_shared
 from tests.sparcle_cases import build, instances
 
 REFINED = SparcleRefined(seconds=None)
 BALANCED = Capacities(cores=1, slots=1, bandwidth_mbps=1.0, spread=0.5)
-
-
-def rate_of(view: PlacementView, policy: PlacementPolicy, seed: int = 0) -> float:
-    placement = policy.place(view, np.random.default_rng(seed))
-    assert isinstance(placement, Placement)
-    return Evaluator(view.topology, view.cluster).evaluate(placement).throughput_tps
 
 
 @pytest.mark.slow
