@@ -30,8 +30,8 @@ from penstock.policies.placement.partial_placement import (
 )
 from penstock.policies.placement.transports import find_between
 from penstock.policies.placement.widest_trees import reverse
-from tests.policies.placement.plain_kernels import throughout
 from tests.policies.cases import chain, cluster, equal_machines, machines_of, placed, refused
+from tests.policies.placement.plain_kernels import throughout
 from tests.policies.placement.random_cases import Case, arcs_of, random_mesh, random_network
 from tests.shared_data import needs_shared
 from tests.sparcle_cases import Instance, build, instances
@@ -353,8 +353,7 @@ def test_an_order_is_placed_the_same_interpreted(seed: int, near: bool) -> None:
     for view in (random_network(seed), random_mesh(seed)):
         order = np.random.default_rng(seed).permutation(view.tasks.number).astype(np.int32)
         made = [
-            run(workload_of(view), capacities_of(view), near, False, order)
-            for run in (assign, throughout(assign, {}))
+            run(workload_of(view), capacities_of(view), near, False, order) for run in (assign, throughout(assign, {}))
         ]
         assert made[0].slot.tolist() == made[1].slot.tolist()
         number = made[0].hops.filled[0]
