@@ -43,10 +43,7 @@ class Setup(NamedTuple):
         return busy * self.service / (self.servers * (1 - load))
 
 
-SETUPS = (
-    Setup("M/D/1", 1, 0.002, Distribution.CONSTANT),
-    Setup("M/M/3", 3, 0.010, Distribution.EXPONENTIAL),
-)
+SETUPS = (Setup("M/D/1", 1, 0.002, Distribution.CONSTANT), Setup("M/M/3", 3, 0.010, Distribution.EXPONENTIAL))
 
 
 def number(index: int) -> int:

@@ -21,8 +21,8 @@ from penstock.model.costs import Costs
 from penstock.model.placement import Placement
 from penstock.model.topology import Application
 from penstock.sim.events import Twin
-from penstock.sim.events.dues import Sources
-from penstock.sim.events.ground import PathTable, build_ground
+from penstock.sim.events.due_times import Sources
+from penstock.sim.events.layout import PathTable, build_layout
 from penstock.sim.events.system import build_twin_system
 from penstock.workloads.applications import application
 from penstock.workloads.arrivals import Poisson
@@ -85,13 +85,13 @@ def compare_with_simpy(case: Case) -> None:
         return
     twin = Twin(case.application, case.cluster)
     system, seconds = build_twin_system(twin.instance, Costs()), PLAIN_HOPS / case.hops
-    ground = build_ground(twin.instance, system, Costs(), PathTable(twin.instance, None), case.slots)
+    layout = build_layout(twin.instance, system, Costs(), PathTable(twin.instance, None), case.slots)
     processes = {name: Poisson(rate=rate) for name, rate in case.rates.items()}
     kinds: dict[str, type[Model]] = {"processes, stores and resources": Model, "minimum number of events": Sparing}
     for title, kind in kinds.items():
         ratios, speeds, theirs, ours = [], [], [], []
         for seed in range(PLAIN_REPEATS):
-            model = kind(system, ground, Sources(twin.instance, processes, seed, 0.0).take(0.0, seconds), seed, simpy)
+            model = kind(system, layout, Sources(twin.instance, processes, seed, 0.0).take(0.0, seconds), seed, simpy)
             started = process_time()
             model.run(seconds)
             speeds.append(model.hops / (process_time() - started))

@@ -79,16 +79,16 @@ GROUPINGS = (
 class LaneTable(NamedTuple):
     """The lanes of a placement; T tasks, Q out-queues, E lanes, N elements of the network."""
 
-    cpu: Floats  # [T] core-seconds a tuple
+    cpu: Floats  # [T] core-seconds per tuple
     share_of_source: Floats  # [T] of all source tuples; 0: no source
     slot: NDArray[np.int32]  # [T]
     queues: Longs  # [T + 1] the out-queues of task t are queues[t] .. queues[t + 1]
     lanes: Longs  # [Q + 1] the lanes of queue q are lanes[q] .. lanes[q + 1]
     chosen: Bools  # [Q] whether the sender chooses the lane
-    amount: Floats  # [Q] tuples a tuple that its task processes
+    amount: Floats  # [Q] tuples per tuple that its task processes
     target: Longs  # [E] task
-    share: Floats  # [E] tuples a tuple that the sender processes, split evenly
-    bits: Floats  # [E] a tuple
+    share: Floats  # [E] tuples per tuple that the sender processes, split evenly
+    bits: Floats  # [E] per tuple
     uses: list[list[int]]  # [E] elements of the network
     network: Floats  # [N] bits a second
     slot_cpu: Floats  # [S]
@@ -263,13 +263,11 @@ def _network(one: Case) -> _Network:
     if cluster.routed:
         routes = one.placement.routes
         return _Network(
-            one.evaluator.links.bandwidth,
-            lambda hop: list(routes.get(hop, ())) if hop.source != hop.target else [],
+            one.evaluator.links.bandwidth, lambda hop: list(routes.get(hop, ())) if hop.source != hop.target else []
         )
     count = slots.machines
     return _Network(
-        slots.machine_network.ravel(),
-        lambda hop: [hop.source, count + hop.target] if hop.source != hop.target else [],
+        slots.machine_network.ravel(), lambda hop: [hop.source, count + hop.target] if hop.source != hop.target else []
     )
 
 

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any, NamedTuple
 
-from penstock.sim.events.ground import END, Ground
+from penstock.sim.events.layout import END, Layout
 from penstock.sim.events.state import Dues
 from penstock.sim.events.system import EXPONENTIAL, GAMMA, KEY, TwinSystem
 
@@ -84,27 +84,27 @@ class Cores:
 class Model:
     """The processes and what they share."""
 
-    def __init__(self, system: TwinSystem, ground: Ground, dues: Dues, seed: int, simpy: Any) -> None:
+    def __init__(self, system: TwinSystem, layout: Layout, dues: Dues, seed: int, simpy: Any) -> None:
         self.env = simpy.Environment()
         self.simpy = simpy
         self.random = Random(seed)
-        self.system, self.ground, self.dues = system, ground, dues
+        self.system, self.layout, self.dues = system, layout, dues
         self.source = system.source.tolist()
         self.drawn, self.service = system.drawn.tolist(), system.service.tolist()
         self.queues: list[int] = system.queues.tolist()
         self.lanes: list[int] = system.lanes.tolist()
         self.bound, self.selectivity = system.bound.tolist(), system.selectivity.tolist()
         self.queue, self.sender, self.target = system.queue.tolist(), system.sender.tolist(), system.target.tolist()
-        self.slot, self.machine = ground.slot.tolist(), ground.machine.tolist()
-        self.ways = [self._way(int(step)) for step in ground.way]
+        self.slot, self.machine = layout.slot.tolist(), layout.machine.tolist()
+        self.paths = [self._way(int(step)) for step in layout.path]
         self.size = [float(system.tuple_bytes[queue]) for queue in self.queue]
-        self.byte_s, self.latency, self.card = ground.byte_s.tolist(), ground.latency.tolist(), ground.card.tolist()
+        self.byte_s, self.latency, self.card = layout.byte_s.tolist(), layout.latency.tolist(), layout.card.tolist()
         self.credits = [system.window] * len(self.queue)
         self.consumed = [0] * len(self.queue)
         self.waiting: list[deque[Root]] = [deque() for _ in self.queue]
         self.carried = [self.random.random() for _ in self.bound]
         self.turn = [0] * len(self.bound)
-        self.cores = [Cores(self, *pair) for pair in zip(ground.cores.tolist(), ground.speed.tolist(), strict=True)]
+        self.cores = [Cores(self, *pair) for pair in zip(layout.cores.tolist(), layout.speed.tolist(), strict=True)]
         self.hops = 0
         self.latencies: list[float] = []
         self.prepare()
@@ -118,12 +118,12 @@ class Model:
         self.env.process(self.arrive())
 
     def _way(self, step: int) -> list[int]:
-        way = []
-        for pipe in self.ground.pipes[step:].tolist():
+        path = []
+        for pipe in self.layout.pipes[step:].tolist():
             if pipe == END:
                 break
-            way.append(pipe)
-        return way
+            path.append(pipe)
+        return path
 
     def run(self, until: float) -> None:
         """Run up to a time."""
@@ -196,7 +196,7 @@ class Model:
 
     def travel(self, lane: int, roots: list[Root]) -> Process:
         """Cross the cards of a route one after another."""
-        for pipe in self.ways[lane]:
+        for pipe in self.paths[lane]:
             if self.card[pipe] >= 0:
                 with self.cards[self.card[pipe]].request() as free:
                     yield free
@@ -244,12 +244,12 @@ class Sparing(Model):
 
     def _enter(self, lane: int, roots: list[Root], place: int) -> None:
         """Cross the card at a position of the route, or arrive."""
-        if place == len(self.ways[lane]):
+        if place == len(self.paths[lane]):
             task = self.target[lane]
             self.inbox[self.slot[task]].extend(Item(root, task, lane) for root in roots)
             self.start(self.slot[task])
             return
-        pipe, leaves = self.ways[lane][place], self.env.now
+        pipe, leaves = self.paths[lane][place], self.env.now
         if (card := self.card[pipe]) >= 0:
             leaves = max(leaves, self.free[card]) + len(roots) * self.size[lane] * self.byte_s[pipe]
             self.free[card] = leaves

@@ -22,7 +22,7 @@ from penstock.model.taskgraph import Floats
 from penstock.policies.registry import PolicyKind, names, routing_policy
 from penstock.policies.tuples.lanes import Lanes, Queues, empty_queues, idle_lanes
 from penstock.policies.tuples.routing import route, route_lean
-from penstock.sim.slotted import Arrivals, Outcome, simulate
+from penstock.sim.slotted import Arrivals, SlottedResult, simulate
 from penstock.workloads.potus import PotusWorkload, arrival_counts, potus_workload
 
 SLOTS = 20_000
@@ -41,7 +41,7 @@ class Timed(NamedTuple):
     """Time of a run, and its outcome."""
 
     seconds: float
-    outcome: Outcome
+    outcome: SlottedResult
 
     @property
     def speed(self) -> float:
@@ -53,8 +53,7 @@ def busier(setting: PotusWorkload, times: int) -> PotusWorkload:
     """Return a system with a multiple of the tuples, the service and the limit."""
     system = setting.system
     return setting._replace(
-        system=system._replace(service=system.service * times, limit=system.limit * times),
-        rates=setting.rates * times,
+        system=system._replace(service=system.service * times, limit=system.limit * times), rates=setting.rates * times
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # Kernels compile on their first call, which is no reason to fail an example. Examples are the same every time, so that
-# no change is refused by chance, for what was wrong before it; `--hypothesis-profile=search` looks for others.
+# no change fails by chance because of an earlier error; `--hypothesis-profile=search` looks for others.
 GENERAL: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("penstock", derandomize=True, **GENERAL)
 settings.register_profile("search", max_examples=1000, **GENERAL)
@@ -22,7 +22,7 @@ MEMORY_PER_WORKER = 3 << 30  # bytes: the tests' own process, Java and the Pytho
 NICE = 5
 JAVA_HOME = os.environ.get("JAVA_HOME")
 NO_JAVA = Path(__file__).with_name("no_java")
-os.environ.pop("COLUMNS", None)  # the processes of xdist have it, and tables are as wide as it says
+os.environ.pop("COLUMNS", None)  # the processes of xdist have it, and it sets the width of tables
 os.environ["PENSTOCK_TESTS_JAVA"] = str(Path(JAVA_HOME, "bin", "java")) if JAVA_HOME else shutil.which("java") or ""
 
 

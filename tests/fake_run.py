@@ -1,7 +1,7 @@
-"""A run that only pretends: it has a folder, a control socket and figures, but no Spark and no tuples.
+"""A simulated run: it has a folder, a control socket and figures, but no Spark and no tuples.
 
 As a program it is the `penstock` command with such a run in place of a real one: python -m tests.fake_run run …
-The environment says what its run does: FAKE_DRAIN=never, FAKE_FAILS=1, FAKE_ENDS=seconds.
+The environment controls the run: FAKE_DRAIN=never, FAKE_FAILS=1, FAKE_ENDS=seconds.
 """
 
 import os
@@ -30,11 +30,11 @@ from tests.settings import config
 
 
 class FakeSource(Source[int]):
-    """Gives nothing."""
+    """Emits nothing."""
 
 
 class FakeSink(Sink[int]):
-    """Takes nothing."""
+    """Ignores its input."""
 
 
 def flow(rate: float = 1.0) -> Dataflow:
@@ -52,7 +52,7 @@ PLACEMENT = {
 
 
 class FakeHandle:
-    """A handle whose run goes on until it is told to end."""
+    """A handle whose run continues until it receives a request to end."""
 
     def __init__(self, info: RunInfo, *, drains: bool = True) -> None:
         self.folder = info.path
@@ -68,7 +68,7 @@ class FakeHandle:
         self.applied: list[Plan] = []
         self.steered: list[tuple[str | None, bool | None, str | None]] = []
         self.caution = ""  # of its autopilot
-        self.moving = Event()  # set while a move is under way
+        self.moving = Event()  # set while a move is in progress
         self.may_move = Event()  # cleared: moves wait
         self.may_move.set()
         self._drains = drains
@@ -114,7 +114,7 @@ class FakeHandle:
         )  # fmt: skip
 
     def move(self, task: str, slot: str) -> MovedTask:
-        """Move a task, once it may."""
+        """Move a task, as soon as moves are allowed."""
         self.moving.set()
         self.may_move.wait()
         self.moving.clear()
@@ -127,7 +127,7 @@ class FakeHandle:
         return MovedTask(task, before, slot, 0.0012)
 
     def apply(self, plan: Plan) -> list[MovedTask]:
-        """Move what differs."""
+        """Move the tasks that differ."""
         self.applied.append(plan)
         self.tuples = self.tuples if plan.tuples == TuplePolicies() else plan.tuples
         wanted = {f"{name}[{number}]": slot for name, slots in plan.tasks.items() for number, slot in enumerate(slots)}
@@ -151,14 +151,14 @@ class FakeHandle:
         return self.limits
 
     def steer(self, policy: str | None = None, shadow: bool | None = None, model: str | None = None) -> PilotStatus:
-        """Remember what was wanted of the autopilot."""
+        """Record the request for the autopilot."""
         self.steered.append((policy, shadow, model))
         chosen = None if policy == "off" else policy
         state = "observing" if chosen else "off"
         return PilotStatus(policy=chosen, shadow=bool(shadow), state=state, caution=self.caution)
 
     def drain(self, timeout: float | None = None) -> None:
-        """End, if it is one that drains; else wait until it is stopped."""
+        """End if it can drain; otherwise wait until it is stopped."""
         self.phase = "draining"
         if self._drains:
             self._end("stopped")
@@ -169,7 +169,7 @@ class FakeHandle:
         self._end("stopped")
 
     def fail(self, error: str) -> None:
-        """End as an operator that raises makes a run end."""
+        """End as after an exception in an operator."""
         self.error = error
         self._end("failed")
 
@@ -178,11 +178,11 @@ class FakeHandle:
         return self._ended.wait(timeout)
 
     def on_log(self, listener: Callable[[LogLine], None]) -> None:
-        """Remember who wants to hear."""
+        """Register a listener."""
         self._listeners.append(listener)
 
     def say(self, text: str, level: str = "info") -> None:
-        """Have an operator say something."""
+        """Log a line of an operator."""
         for listener in self._listeners:
             listener(LogLine(at=time.time(), level=level, component="split", task=2, worker="m0", text=text))
 
@@ -209,7 +209,7 @@ class Served:
 
     @property
     def info(self) -> RunInfo:
-        """What its folder says now."""
+        """Return the current content of its folder."""
         return self.server.info
 
     def __enter__(self) -> "Served":
@@ -243,7 +243,7 @@ SETTINGS: list[dict[str, Any]] = []
 
 
 def stand_in() -> ModuleType:
-    """Return a module to take the place of the one that starts runs."""
+    """Return a module that replaces the one that starts runs."""
     module = ModuleType("penstock.startup.start")
     module.start = start  # type: ignore[attr-defined]
     return module

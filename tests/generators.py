@@ -11,7 +11,7 @@ SPLITTING = [Grouping.SHUFFLE, Grouping.FIELDS, Grouping.PARTIAL_KEY, Grouping.D
 
 @st.composite
 def applications(draw: st.DrawFn, memory_mb: float = 400.0, groupings: list[Grouping] | None = None) -> Application:
-    """Draw an application: one or two sources, operators that each hear an earlier component, one or two sinks."""
+    """Draw an application: one or two sources, operators behind earlier components, one or two sinks."""
     kinds = (
         [Kind.SOURCE] * draw(st.integers(1, 2))
         + [Kind.OPERATOR] * draw(st.integers(0, 3))
@@ -48,7 +48,7 @@ def applications(draw: st.DrawFn, memory_mb: float = 400.0, groupings: list[Grou
 
 
 def _pairs(draw: st.DrawFn, kinds: list[Kind]) -> set[tuple[int, int]]:
-    """Draw streams so that every component is on a way from a source to a sink."""
+    """Draw streams so that every component is on a path from a source to a sink."""
     pairs: set[tuple[int, int]] = set()
     senders = [number for number, kind in enumerate(kinds) if kind is not Kind.SINK]
     receivers = [number for number, kind in enumerate(kinds) if kind is not Kind.SOURCE]
@@ -102,5 +102,5 @@ def machines(draw: st.DrawFn, memory_mb: float) -> Machine:
 
 
 def random_slots(rng: np.random.Generator, application: Application, cluster: Cluster, rows: int = 1) -> np.ndarray:
-    """Draw placements [rows, tasks] without regard to memory."""
+    """Draw placements [rows, tasks], ignoring memory."""
     return rng.integers(0, cluster.slot_count, (rows, application.task_count), dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Run folders with real checkpoints in them, made by hand: what a driver that has died would have left."""
+"""Run folders with real checkpoints, as a driver that died leaves them."""
 
 import time
 from collections.abc import Mapping
@@ -82,7 +82,7 @@ def keep_journal(
     routing: str = "",
     limits: dict[str, float] | None = None,
 ) -> None:
-    """Write what the next driver must know."""
+    """Write the journal for the next driver."""
     journal = Journal(epoch, placement, policy, TuplePolicies(routing=routing), limits or {})
     checkpoints.write_journal(DISK, place(info), journal)
 

@@ -1,6 +1,6 @@
-"""How long real runs wait for a sign of life: longer in tests than by default, since these share their machine.
+"""How long real runs wait for a sign of life: longer in tests than by default, because tests share their machine.
 
-A process that a busy machine holds up for seconds is no failure that a test has asked for.
+A process that a busy machine delays for seconds is not a failure that a test requested.
 """
 
 from typing import Any
@@ -13,11 +13,11 @@ from penstock.runtime.config import Recovery
 from penstock.runtime.controller.run_spec import RunSpec
 
 PATIENT = Recovery(lease_s=15.0, silence_s=20.0)
-IMPATIENT = Recovery(lease_s=2.0, silence_s=2.5)  # so that a worker that was stopped is given up soon
+IMPATIENT = Recovery(lease_s=2.0, silence_s=2.5)  # so that a stopped worker counts as failed soon
 
 
 def wait_as(patience: Recovery, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the runs that are started from now on wait so long for signs of life."""
+    """Set how long runs that start from now on wait for signs of life."""
 
     def patient(**values: Any) -> RunSpec:
         config = values.pop("config")

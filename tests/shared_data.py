@@ -1,4 +1,4 @@
-"""Where the real data sets are, for tests that check against them; they are skipped where the data is absent."""
+"""The location of the real data sets, for tests that use them; they are skipped if the data is absent."""
 
 import pytest
 

@@ -20,7 +20,7 @@ SETTINGS = {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": 
 
 @contextmanager
 def standalone(folder: Path, workers: int = 2, cores: int = 2) -> Iterator[str]:
-    """Give the URL of a master with so many workers, each claiming so many cores; all files are below `folder`."""
+    """Yield the URL of a master with these workers, of this number of cores each; all files are below `folder`."""
     processes: list[subprocess.Popen[bytes]] = []
     try:
         (folder / "conf").mkdir(parents=True)
@@ -37,7 +37,7 @@ def standalone(folder: Path, workers: int = 2, cores: int = 2) -> Iterator[str]:
 
 @contextmanager
 def another_worker(folder: Path, url: str, cores: int = 2) -> Iterator[None]:
-    """Have one worker more, for as long as it takes, in the cluster whose files are below `folder`."""
+    """Run one more worker, inside the context, in the cluster whose files are below `folder`."""
     process = _start_worker(folder, url, len(list(folder.glob("worker-*.log"))), cores)
     try:
         yield
@@ -57,7 +57,7 @@ def _start(folder: Path, log: Path, name: str, *arguments: str) -> "subprocess.P
     }
     environment |= {
         "SPARK_HOME": str(HOME),
-        "SPARK_CONF_DIR": str(folder / "conf"),  # empty: no settings of whoever runs the tests
+        "SPARK_CONF_DIR": str(folder / "conf"),  # empty: no settings of the user who runs the tests
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "SPARK_DAEMON_MEMORY": "256m",

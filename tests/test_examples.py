@@ -1,4 +1,4 @@
-"""Every example prints what the file beside it says, however its work is spread."""
+"""Every example prints the content of the file beside it, on any number of workers."""
 
 import runpy
 import sys

@@ -1,4 +1,4 @@
-"""The public API: what each package exports, that it costs nothing to import, and that documents use nothing else."""
+"""The public API: what each package exports, that imports are cheap, and that documents use nothing else."""
 
 import ast
 import inspect

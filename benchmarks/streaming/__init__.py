@@ -2,7 +2,7 @@
 
 
 def main() -> None:
-    """Measure every system; a package of one file a system, so that each imports only its own."""
+    """Measure every system; a package with one file per system, so that each imports only its own."""
     from benchmarks.streaming.comparison import compare
 
     compare([])

@@ -74,10 +74,10 @@ def run_all(names: list[str], seconds: float, repeats: int) -> tuple[Results, Re
                     continue
                 try:
                     results[name][rate].append(measure_apart(name, rate, seconds))
-                    said = latest(results[name][rate][-1])
+                    outcome = latest(results[name][rate][-1])
                 except NotAvailable as refusal:
-                    refusals[name][rate] = said = str(refusal)
-                print(f"  {turn + 1}/{repeats} {name} at {load_name(rate)}: {said}", file=sys.stderr, flush=True)
+                    refusals[name][rate] = outcome = str(refusal)
+                print(f"  {turn + 1}/{repeats} {name} at {load_name(rate)}: {outcome}", file=sys.stderr, flush=True)
     return results, refusals
 
 

@@ -2,7 +2,7 @@
 
 Default trigger: a batch starts when the previous one is done. Update mode, so each batch outputs the counts that it
 changed; the sink collects them, and a sentence has arrived when its batch is there. The socket source keeps the order
-of lines, so a batch's highest number tells which sentences it contained.
+of lines, so a batch's highest number shows which sentences it contained.
 
 The socket source is used for latency only; its documentation limits it to tests. The maximum rate is measured with text
 files of the same sentences, read a fixed number per batch: micro-batches are meant for bulk.

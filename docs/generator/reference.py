@@ -83,7 +83,7 @@ def policies() -> str:
     """Every policy by what it decides, with its parameters."""
     from penstock.policies.registry import REGISTRY, policy_class
 
-    lines = ["# Policies", "", "A parameter is written behind the name: `local-search:seconds=2`.", ""]
+    lines = ["# Policies", "", "Write parameters after the name, as in `local-search:seconds=2`.", ""]
     for kind, entries in REGISTRY.items():
         lines += [f"## {kind.capitalize()}", ""]
         rows = [(f"[`{name}`](#{kind}-{name})", entry.origin, entry.summary) for name, entry in entries.items()]

@@ -336,7 +336,7 @@ def test_a_plan_shows_every_task_in_its_slot(width: int) -> None:
     text = " ".join(lines)
     assert "throughput 1,234 tuples/s" in text
     assert "delay 8.25 ms" in text
-    assert "traffic 512 B a source tuple" in text
+    assert "traffic 512 B per source tuple" in text
 
 
 def test_a_plans_routes_are_listed() -> None:

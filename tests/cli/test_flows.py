@@ -218,7 +218,7 @@ def test_arrivals_take_their_rate_from_either_place() -> None:
         arrival_process("poisson:rate=5", 4.0)
     with pytest.raises(InvalidInput, match=r"arrivals\.poisson\.rate: missing"):
         arrival_process("poisson", None)
-    with pytest.raises(UnknownName, match="nothing is named 'fish'; there are"):
+    with pytest.raises(UnknownName, match="unknown name 'fish'; there are"):
         arrival_process("fish:rate=1", None)
 
 

@@ -146,7 +146,7 @@ def test_piped_tables_are_as_wide_as_they_need_to_be() -> None:
 @pytest.mark.parametrize(
     ("arguments", "field", "message"),
     [
-        (("plan", "word-cuont", "li-10"), "application", "application: nothing is named 'word-cuont'; did you"),
+        (("plan", "word-cuont", "li-10"), "application", "application: unknown name 'word-cuont'; did you"),
         (("plan", "word-count", "li-10", "--polcy", "x"), None, "No such option: --polcy"),
         (("run", "word-count", "--sample", "often"), "sample", "--sample: expected a number, all or none"),
         (("status", "none"), "run", "run: no run is named 'none'"),
@@ -309,8 +309,8 @@ def test_no_placement_ends_with_code_one_and_the_reason(penstock: Penstock, tmp_
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("plan", "nothing", "li-10"), "application: nothing is named 'nothing'"),
-        (("plan", "word-count", "nowhere"), "cluster: nothing is named 'nowhere'"),
+        (("plan", "nothing", "li-10"), "application: unknown name 'nothing'"),
+        (("plan", "word-count", "nowhere"), "cluster: unknown name 'nowhere'"),
         (
             ("plan", "word-count", "li-10", "--policy", "magic"),
             "policy: no policy is named 'magic'; there are cloud-only",

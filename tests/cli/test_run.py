@@ -121,7 +121,7 @@ def test_a_plan_takes_the_place_of_a_policy(
         (["--in-flight", "0"], "--in-flight: expected a whole number ≥ 1, got 0; leave it out for the default"),
         (["--policy", "fish"], "policy: no policy is named 'fish'; there are"),
         (["--policy", "heft:fins=2"], "policy.heft: no parameter is named 'fins'"),
-        (["--emulate", "fish"], "cluster: nothing is named 'fish'; did you mean jellyfish?"),
+        (["--emulate", "fish"], "cluster: unknown name 'fish'; did you mean jellyfish?"),
         (["--emulate", "none.toml"], "none.toml: cannot be read"),
         (["--plan", "none.toml"], "none.toml: cannot be read"),
         (
@@ -131,7 +131,7 @@ def test_a_plan_takes_the_place_of_a_policy(
         (["--input", "/no/such/file"], "/no/such/file: cannot be read, there is no such file or folder"),
         (["--telemetry", "{file}/t"], "{file}/t: cannot be made, {file} is not a folder; choose another --telemetry"),
         (["--runs", "{file}"], "{file}: cannot be made, {file} is not a folder; choose another --runs"),
-        (["--arrivals", "fish:rate=2"], "arrivals: nothing is named 'fish'"),
+        (["--arrivals", "fish:rate=2"], "arrivals: unknown name 'fish'"),
         (["--arrivals", "poisson"], "arrivals.poisson.rate: missing; add rate=VALUE"),
         (["--arrivals", "poisson:rate=2"], f"arrivals: {FLOW} takes no --arrivals"),
         (["--checkpoint-every", "often"], "--checkpoint-every: expected a number or none, got 'often'; default: 5 s"),

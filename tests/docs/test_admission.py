@@ -1,4 +1,4 @@
-"""What the page on admission shows is what happens."""
+"""The page on admission shows what the commands print."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the guide to writing applications shows runs, and does what it says."""
+"""The code of the guide to applications runs, and does what the guide states."""
 
 import re
 import sqlite3
@@ -57,7 +57,7 @@ def test_its_direct_stream_goes_where_the_sender_says(guide: dict[str, Any]) -> 
     assert taken == [expected.count(task) for task in range(3)]
 
 
-def test_its_source_goes_on_where_it_was_when_it_moves(guide: dict[str, Any], tmp_path: Path) -> None:
+def test_its_source_continues_after_a_move(guide: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "notes.db"
     database = sqlite3.connect(path, isolation_level=None)
     database.execute("create table notes (text text)")
@@ -75,12 +75,12 @@ def test_its_source_goes_on_where_it_was_when_it_moves(guide: dict[str, Any], tm
     assert sorted(given) == [*((number + 1, f"note {number}") for number in range(20)), (21, "the last")]
 
 
-def test_its_source_is_refused_where_there_is_nothing_to_read(guide: dict[str, Any], tmp_path: Path) -> None:
+def test_its_source_is_rejected_without_a_file(guide: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ps.PenstockError, match="no such database"):
         guide["Rows"](str(tmp_path / "none.db")).check()
 
 
-def test_its_sink_keeps_what_it_wrote_when_it_moves(guide: dict[str, Any], tmp_path: Path) -> None:
+def test_its_sink_keeps_its_output_after_a_move(guide: dict[str, Any], tmp_path: Path) -> None:
     flow = ps.Dataflow("latest")
     pairs = flow.source("pairs", ps.Generated(lambda i: (f"n{i % 4}", i), rate=100, count=100), emits=tuple[str, int])
     flow.sink("out", guide["Table"]("latest"), pairs.fields(0), parallelism=2)
@@ -97,7 +97,7 @@ def test_its_sink_keeps_what_it_wrote_when_it_moves(guide: dict[str, Any], tmp_p
     assert kept == {"n0": 96, "n1": 97, "n2": 98, "n3": 99}
 
 
-def test_its_files_hold_each_row_once_when_their_task_moves(guide: dict[str, Any], tmp_path: Path) -> None:
+def test_its_files_contain_each_row_once_after_a_move(guide: dict[str, Any], tmp_path: Path) -> None:
     flow = ps.Dataflow("rows")
     rows = flow.source("rows", ps.Generated(lambda i: (i, f"n{i}"), rate=100, count=100), emits=tuple[int, str])
     flow.sink("out", guide["Csv"]("table", ["number", "name"]), rows)
@@ -112,7 +112,7 @@ def test_its_files_hold_each_row_once_when_their_task_moves(guide: dict[str, Any
     assert [line for lines in written for line in lines[1:]] == [f"{i},n{i}" for i in range(100)]
 
 
-def test_it_says_what_its_application_promises(guide: dict[str, Any]) -> None:
+def test_it_states_the_guarantee_of_its_application(guide: dict[str, Any]) -> None:
     told = [str(promise) for promise in ps.guarantees(guide["flow"])]
     assert "sink 'bad' (Console): at least once after a failure: its output cannot be withdrawn" in told
     assert all(promise.exactly_once for promise in ps.guarantees(guide["make"]()))

@@ -21,7 +21,7 @@ def random_regressor(
     width = features.shape[1]
     least, most = np.quantile(features, [0.1, 0.8], axis=0)
     if width == len(EDGE_FEATURES):
-        least[-1], most[-1] = 0.0, float(rng.integers(2))  # of tasks on one machine, some or none were seen
+        least[-1], most[-1] = 0.0, float(rng.integers(2))  # tasks on one machine: some or none in the training
     names = TASK_FEATURES if width == len(TASK_FEATURES) else EDGE_FEATURES
     limit = np.where(np.isin(names, CAPACITIES), np.inf, most)
     spread = features.std(axis=0)

@@ -7,14 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.estimate.availability import (
-    MAX_PATHS,
-    any_works,
-    carried,
-    carries,
-    estimate_carries,
-    failed_sets,
-)
+from penstock.estimate.availability import MAX_PATHS, any_works, carried, carries, estimate_carries, failed_sets
 from penstock.model.errors import InvalidInput, UnknownName
 from tests.shared_data import SHARED, needs_shared
 
@@ -40,7 +33,7 @@ def random_case(rng: np.random.Generator, most: int) -> tuple[list[list[str]], l
 
 
 def enumerated(paths: list[list[str]], rates: list[float], wanted: float, fails: dict[str, float]) -> float:
-    """Add up the probabilities of all states of all elements in which enough is carried."""
+    """Add up the probabilities of all states of all elements in which the rate is reached."""
     names = list(fails)
     up = np.array(list(product([True, False], repeat=len(names))))
     works = 1.0 - np.array([fails[name] for name in names])
@@ -103,7 +96,7 @@ def test_an_element_named_twice_in_a_path_counts_once() -> None:
     assert any_works([["a", "a"]], {"a": 0.25}) == 0.75
 
 
-def test_rejects_what_it_cannot_answer() -> None:
+def test_rejects_invalid_input() -> None:
     with pytest.raises(UnknownName, match=r"fails\.b: unknown failure probability"):
         any_works([["a", "b"]], {"a": 0.1})
     with pytest.raises(InvalidInput, match=r"fails\.a: expected a number from 0 to 1, got 1\.5"):
@@ -122,11 +115,13 @@ def test_samples_are_used_if_there_are_too_many_paths_to_be_exact() -> None:
     assert found.high - found.low < 0.06
 
 
-def test_draws_that_all_agree_leave_a_doubt() -> None:
+def test_equal_draws_still_have_an_error_bound() -> None:
     paths, rng = [["a"], ["b"]], np.random.default_rng(1)
     never = estimate_carries(paths, [1.0, 1.0], 1.0, {"a": 1e-3, "b": 1e-3}, 100, rng)
     assert (never.value, never.high) == (1.0, 1.0)
-    assert never.low == pytest.approx(0.005 ** (1 / 100))  # so rare at least is it that none of a hundred fails
+    assert never.low == pytest.approx(
+        0.005 ** (1 / 100)
+    )  # the probability that none of a hundred fails is at most this
     always = estimate_carries(paths, [1.0, 1.0], 3.0, {"a": 0.5, "b": 0.5}, 100, rng)
     assert (always.value, always.low) == (0.0, 0.0)
     assert always.high == pytest.approx(1 - 0.005 ** (1 / 100))

@@ -58,7 +58,7 @@ def rate_and_limit(application: Application, cluster: Cluster, placement: Placem
     return limit.rate_tps, limit.kind, limit.name
 
 
-def test_a_machine_limits_by_what_its_tasks_cost() -> None:
+def test_a_machine_limits_by_the_cost_of_its_tasks() -> None:
     together = Placement((0, 0, 2), {Hop(1, 0, 2): (0, 1)})
     assert rate_and_limit(camera(), line(1000.0), together) == (pytest.approx(8 / 5), "machine", "a")
 
@@ -95,7 +95,7 @@ def test_a_card_may_receive_at_another_rate_than_it_sends() -> None:
 
 
 @needs_shared
-def test_rates_of_the_reference_placements_and_routes_come_out_exactly() -> None:
+def test_rates_of_the_reference_placements_and_routes_are_exact() -> None:
     checked = 0
     for instance in instances():
         application, cluster = build(instance)
@@ -157,7 +157,7 @@ def test_memory_fits_if_no_slot_or_machine_exceeds_its_capacity(
     assert interpreted(memory_fits)(*arguments).tolist() == expected
 
 
-def test_throughput_is_held_back_by_cards_and_other_resources() -> None:
+def test_throughput_is_limited_by_cards_and_other_resources() -> None:
     evaluator = Evaluator(camera(), mesh(4.0))
     placement = Placement((0, 1, 1))
     found = evaluator.evaluate(placement)

@@ -95,7 +95,7 @@ class Carried(NamedTuple):
 
 
 def carry(system: SlottedSystem, rates: Floats, shares: Floats) -> Carried:
-    """Send tuples on task by task; every task's number is above those of its senders."""
+    """Forward tuples task by task; every task's number is above those of its senders."""
     flow, processed = np.zeros(len(system.target)), rates.copy()
     left, out = np.zeros(system.tasks), np.zeros(len(system.capacity))
     for task in range(system.tasks):
@@ -164,7 +164,7 @@ def test_single_hop_fills_the_cheapest_first(ends: list[tuple[int, int]], load: 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_equals_the_best_of_a_grid_of_splits(seed: int) -> None:
-    """One source, then two tasks, then two more; a queue's tuples go either way in hundredths."""
+    """One source, then two tasks, then two more; a queue's tuples are split in hundredths."""
     rng = np.random.default_rng(seed)
     cost, service = rng.integers(0, 7, 6).astype(float), rng.uniform(2.0, 7.0, 5)
     queues = [
@@ -256,7 +256,7 @@ def test_the_split_fits_and_has_the_cost(seed: int, hops: int, load: float) -> N
 @settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.floats(0.3, 0.999))
 def test_prices_prove_the_cost(seed: int, hops: int, load: float) -> None:
-    """By weak duality any prices give a lower bound: what tuples cost with them, less what the capacities earn."""
+    """By weak duality any prices give a lower bound: the priced cost of tuples minus the value of capacities."""
     rng = np.random.default_rng(seed)
     system = random_system(rng, hops)
     rates = random_rates(rng, system)
@@ -311,7 +311,7 @@ def test_price_lies_between_the_slopes_of_the_cost(seed: int, hops: int) -> None
     assert found.price[task] <= (less.cost - found.cost) / step + 1e-4
 
 
-def test_price_is_what_the_next_best_costs_more() -> None:
+def test_price_is_the_extra_cost_of_the_next_best() -> None:
     system = one_hop([2.0, 5.0, 5.0], [1.0, 4.0, 9.0])
     found = bound_of(system, np.array([6.0, 0, 0, 0]))
     assert found.flow == pytest.approx([2.0, 4.0, 0.0])
@@ -320,8 +320,8 @@ def test_price_is_what_the_next_best_costs_more() -> None:
     assert found.binding == (Bottleneck(Capacity.SERVICE, 1),)
 
 
-def test_prices_of_limits_and_cards_are_in_what_follows() -> None:
-    """Task 1 and machine 1 may pass on few tuples, so that some must go by the dear task 2."""
+def test_prices_of_limits_and_cards_are_part_of_the_cost_of_descendants() -> None:
+    """Task 1 and machine 1 may forward few tuples, so that some must use the expensive task 2."""
     queues = [Queue(0, [(1, 0.0), (2, 5.0)]), Queue(1, [(3, 0.0)]), Queue(2, [(3, 0.0)])]
     services, machine = [np.inf, 9.0, 9.0, 9.0], [0, 1, 2, 3]
     rates = np.array([4.0, 0, 0, 0])
@@ -336,7 +336,7 @@ def test_prices_of_limits_and_cards_are_in_what_follows() -> None:
     assert by_card.binding == (Bottleneck(Capacity.CARD, 1),)
 
 
-def test_keys_split_evenly_whatever_that_costs() -> None:
+def test_keys_split_evenly_at_any_cost() -> None:
     ends = [(1, 0.0), (2, 6.0)]
     free, keyed, copied = (
         bound_of(make([np.inf, 9.0, 9.0], [Queue(0, ends, 2.0, kind)]), np.array([3.0, 0, 0]))
@@ -377,7 +377,7 @@ def test_rates_fit_up_to_the_largest_scale(seed: int, hops: int) -> None:
     assert beyond.binding
 
 
-def test_names_what_cannot_carry_the_rates() -> None:
+def test_names_the_element_that_cannot_carry_the_rates() -> None:
     found = communication_bound(one_hop([2.0, 3.0], [0.0, 1.0]), [10.0, 0, 0])
     assert isinstance(found, Overload)
     assert found.reason == (
@@ -415,7 +415,7 @@ def test_scale_is_infinite_without_a_limit() -> None:
 @settings(max_examples=40)
 @given(applications(), clusters(), st.integers(0, 2**32 - 1))
 def test_costs_the_cheapest_paths_if_capacity_suffices(application: Application, cluster: Cluster, seed: int) -> None:
-    """Nothing is full, so every tuple goes as `System.onward` says."""
+    """No element is full, so every tuple follows `System.onward`."""
     rng = np.random.default_rng(seed)
     placed = random_slots(rng, application, cluster)[0]
     system = build_slotted_system(
@@ -427,8 +427,8 @@ def test_costs_the_cheapest_paths_if_capacity_suffices(application: Application,
     assert found.onward == pytest.approx(system.onward)
 
 
-def test_several_applications_share_what_there_is() -> None:
-    """Two applications on one machine whose card passes seven tuples a slot, and a dear way around for one of them."""
+def test_several_applications_share_capacities() -> None:
+    """Two applications share a machine whose card sends seven tuples per slot; one has an expensive detour."""
     queues = [Queue(0, [(2, 1.0)]), Queue(1, [(2, 1.0), (3, 2.0)])]
     system = make([np.inf, np.inf, 4.0, 9.0], queues, capacity=[7])
     assert bound_of(system, np.array([3.0, 3.0, 0, 0])).cost == pytest.approx(3 + 1 + 2 * 2)

@@ -15,10 +15,7 @@ def camera() -> Topology:
     """A source tuple takes 1 + 4 core-seconds, and 2 Mbit between the two components."""
     return Topology(
         name="camera",
-        components=(
-            Component(name="eye", kind=Kind.SOURCE, cpu=1.0),
-            Component(name="brain", kind=Kind.SINK, cpu=4.0),
-        ),
+        components=(Component(name="eye", kind=Kind.SOURCE, cpu=1.0), Component(name="brain", kind=Kind.SINK, cpu=4.0)),
         streams=(Stream(source="eye", target="brain", tuple_bytes=2e6 / 8),),
     )
 
@@ -46,13 +43,13 @@ def drawn(cluster: Cluster, placement: Placement) -> Energy:
 def test_adds_up_processors_and_radios_of_a_worked_example() -> None:
     found = drawn(line(), Placement((0, 2), {Hop(0, 0, 2): (0, 1)}))
     assert found.processing.tolist() == pytest.approx([10 * 1 / 2, 0.0, 10 * 4 / 8])
-    assert found.sending.tolist() == pytest.approx([3 * 2.0, 3 * 2.0, 0.0])  # `b` passes on what `a` sends
+    assert found.sending.tolist() == pytest.approx([3 * 2.0, 3 * 2.0, 0.0])  # `b` relays what `a` sends
     assert found.receiving.tolist() == pytest.approx([0.0, 2.0, 2.0])
     assert found.joules == pytest.approx(5 + 5 + 12 + 4)
     assert found.tuples_a_joule == pytest.approx(1 / 26)
 
 
-def test_a_switch_on_the_way_is_not_counted() -> None:
+def test_a_switch_on_the_route_does_not_count() -> None:
     found = drawn(line(switches=("b",)), Placement((0, 1), {Hop(0, 0, 1): (0, 1)}))
     assert found.sending.tolist() == pytest.approx([6.0, 0.0])
     assert found.receiving.tolist() == pytest.approx([0.0, 2.0])

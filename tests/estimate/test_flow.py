@@ -59,7 +59,7 @@ def test_a_chain_runs_as_fast_as_its_slowest_machine() -> None:
     assert found.delay_ms == pytest.approx(8.0)
 
 
-def test_tasks_in_one_slot_share_it_by_what_a_tuple_costs() -> None:
+def test_tasks_in_one_slot_share_it_by_the_cost_of_a_tuple() -> None:
     evaluator = Evaluator(chain(1, 4, 1), machines(12), TATA)
     found = estimate_flow(evaluator.flow_net, [0, 0, 0])
     assert found.throughput_tps == pytest.approx(2.0, rel=1e-2)
@@ -81,7 +81,7 @@ def test_a_fork_splits_as_published() -> None:
     assert split.throughput_tps == pytest.approx(10.0, rel=1e-3)  # 8 to one and 2 to the other
 
 
-def test_the_cap_of_a_core_a_task_binds() -> None:
+def test_a_task_uses_one_core_at_most() -> None:
     capped = FlowModel(task_cpu=5.0)
     evaluator = Evaluator(chain(1, 1, 1), machines(100, 100, 100), capped)
     assert estimate_flow(evaluator.flow_net, [0, 1, 2]).throughput_tps == pytest.approx(5.0)
@@ -122,14 +122,14 @@ def cpu_rows(evaluator: Evaluator, placed: NDArray[np.int32]) -> tuple[NDArray[n
 
 
 def sink_rate_bound(evaluator: Evaluator, placed: NDArray[np.int32]) -> float:
-    """Return the most that can reach the sinks when every task may divide its output as it likes (an LP)."""
+    """Return the maximum rate at the sinks if every task may divide its output freely (an LP)."""
     tasks, edges = evaluator.tasks, evaluator.edges
     count = len(edges.target)
     degree = np.diff(edges.start)
     share = 1.0 / np.repeat(degree, degree)
     first_rows, first_limits = cpu_rows(evaluator, placed)
     rows, limits = list(first_rows), list(first_limits)
-    for task in range(tasks.number):  # it processes at most what reaches it, its edges carry at most what it sends
+    for task in range(tasks.number):  # it processes at most its input, its edges carry at most its output
         leaving = np.concatenate([np.zeros(tasks.number), (edges.source == task).astype(float)])
         leaving[task] = -share[edges.start[task] : edges.start[task + 1]].sum()
         rows.append(leaving)

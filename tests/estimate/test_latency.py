@@ -122,9 +122,7 @@ def test_features_follow_a_placement() -> None:
     )
     instance = Instance(topology, Cluster(name="two", machines=machines))
     model = LatencyModel(
-        instance,
-        LatencyModels({"c1": line(5, 1.0)}, {"c0->c1": line(9, 1.0)}),
-        Loads.declared(instance, {"c0": 40.0}),
+        instance, LatencyModels({"c1": line(5, 1.0)}, {"c0->c1": line(9, 1.0)}), Loads.declared(instance, {"c0": 40.0})
     )
     tasks, edges = model.features(np.array([0, 1, 1, 2], dtype=np.int32))  # three tasks on machine 0, one on machine 1
     assert tasks.tolist() == [
@@ -137,7 +135,7 @@ def test_features_follow_a_placement() -> None:
     assert edges[1].tolist() == [*tasks[0, :4].tolist(), *tasks[3, :4].tolist(), 0.0]
 
 
-def test_scores_what_cannot_keep_up_below_all_else_and_what_does_not_fit_not_at_all() -> None:
+def test_overloaded_placements_score_below_all_others_and_infeasible_ones_minus_infinity() -> None:
     topology = chain(1, 2, cpu=0.01, memory_mb=60.0)
     instance = Instance(topology, equal_machines(2, cores=2, slots=2, memory_mb=130.0))
     models = LatencyModels({"c1": line(5, 1e-3)}, {"c0->c1": line(9, 1e-3)})
@@ -153,7 +151,7 @@ def test_scores_what_cannot_keep_up_below_all_else_and_what_does_not_fit_not_at_
     assert busy[1] < busy[0]
 
 
-def test_stretches_the_time_of_what_is_nearly_full_as_a_queue_would() -> None:
+def test_times_grow_near_saturation_as_in_a_queue() -> None:
     topology = chain(1, 2, cpu=0.01, memory_mb=60.0)
     instance = Instance(topology, equal_machines(2, cores=2, slots=2, memory_mb=1000.0))
     models = LatencyModels({"c1": line(5, 1e-3)}, {"c0->c1": line(9, 1e-3)})
@@ -189,11 +187,11 @@ def test_warns_of_loads_far_beyond_the_training() -> None:
     spread = small.predict([0, 2] * 8)
     assert not model.predict([0, 2] * 8).far
     assert spread.far
-    assert spread.excess == pytest.approx(50.0 / 4.0 - 1.0)  # 50 tuples a second on a machine, 4 were seen
+    assert spread.excess == pytest.approx(50.0 / 4.0 - 1.0)  # 50 tuples per second on a machine, 4 in the training
     assert spread.processing["PU1"] == pytest.approx(12.5e-3)
 
 
-def test_streams_that_carry_nothing_are_on_no_path() -> None:
+def test_streams_without_tuples_are_on_no_path() -> None:
     topology = Topology(
         name="mute",
         components=(
@@ -263,7 +261,7 @@ def shown(folder: Path) -> list[pa.Table]:
     return [pq.read_table(folder / name) for name in ("features", "shares")]
 
 
-def test_observed_loads_find_what_tuples_take_and_how_they_are_shared(tmp_path: Path) -> None:
+def test_observed_loads_have_the_cost_of_tuples_and_the_shares_of_tasks(tmp_path: Path) -> None:
     write_tables(tmp_path, seed=5)
     instance = imaginary()
     found = Loads.observed(instance, *shown(tmp_path))
@@ -274,7 +272,7 @@ def test_observed_loads_find_what_tuples_take_and_how_they_are_shared(tmp_path: 
     assert found.edge_share == pytest.approx(np.full(12, 1 / 6))
 
 
-def test_observed_loads_look_at_the_last_minutes_only(tmp_path: Path) -> None:
+def test_observed_loads_use_only_the_last_minutes(tmp_path: Path) -> None:
     write_tables(tmp_path, seed=5)
     features, shares = shown(tmp_path)
     rows = shares.to_pylist()
@@ -288,14 +286,14 @@ def test_observed_loads_look_at_the_last_minutes_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_loads_are_the_same_though_tasks_move(tmp_path: Path, told: bool) -> None:
-    """Whether a window tells what a task did that was on two machines, or, of an older version, says nothing of it."""
+def test_moves_do_not_change_loads(tmp_path: Path, told: bool) -> None:
+    """A window contains the work of a task that was on two machines, or, in older versions, omits it."""
     write_tables(tmp_path, seed=5)
     features, shares = shown(tmp_path)
     rng = np.random.default_rng(2)
     rows = []
     for row in features.to_pylist():
-        if rng.random() < (0.1 if row["task"] == "split[1]" else 0.02):  # what else was there makes it seem cheap
+        if rng.random() < (0.1 if row["task"] == "split[1]" else 0.02):  # other tasks on the machine make it seem cheap
             row |= {"machine": None, "colocated": None, "used_cpu": None}
         if told or row["machine"] is not None:
             rows.append(row)
@@ -310,7 +308,7 @@ def test_loads_are_the_same_though_tasks_move(tmp_path: Path, told: bool) -> Non
     assert found.cpu / found.task_tps == pytest.approx(true, abs=1e-4)
 
 
-def test_an_unobserved_task_has_the_mean_of_its_components_others(tmp_path: Path) -> None:
+def test_an_unobserved_task_has_the_mean_of_its_component(tmp_path: Path) -> None:
     write_tables(tmp_path, seed=5, places=1)
     features, shares = shown(tmp_path)
     rows = [row for row in features.to_pylist() if row["task"] != "in[1]"]
@@ -328,7 +326,7 @@ def test_pairs_share_a_stream_by_their_ends_if_no_hop_was_sampled(tmp_path: Path
     assert found.edge_share[:6] == pytest.approx(np.outer([1 / 4, 3 / 4], [1 / 4, 1 / 4, 1 / 2]).ravel())
 
 
-def test_loads_of_tasks_weigh_a_hot_one_by_what_it_processes() -> None:
+def test_a_hot_task_weighs_by_its_load() -> None:
     instance = imaginary()
     found = Loads.of_tasks(instance, np.array([50.0, 50.0, 80.0, 20.0, 0.0, 50.0, 50.0]))
     assert found.task_share.tolist() == pytest.approx([0.5, 0.5, 0.8, 0.2, 0.0, 0.5, 0.5])

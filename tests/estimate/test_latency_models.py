@@ -47,13 +47,13 @@ def test_what_is_saved_is_read_back_equal(tmp_path: Path) -> None:
     assert read.notes == models.notes
 
 
-def test_a_regressor_survives_being_packed() -> None:
+def test_a_packed_regressor_is_unpacked_equal() -> None:
     model = some_models().components["c2"]
     rows = np.random.default_rng(2).random((10, 5)) * 100
     assert (unpack_regressor(pack_regressor(model)).predict(rows) == model.predict(rows)).all()
 
 
-def test_no_flipped_byte_changes_what_is_read_unnoticed(tmp_path: Path) -> None:
+def test_a_flipped_byte_is_detected_or_has_no_effect(tmp_path: Path) -> None:
     models, path = some_models(), tmp_path / "models.npz"
     save_models(models, path)
     whole = path.read_bytes()
@@ -68,7 +68,7 @@ def test_no_flipped_byte_changes_what_is_read_unnoticed(tmp_path: Path) -> None:
 
 
 def _refusal(path: Path, models: LatencyModels) -> str:
-    """Why a file is refused; nothing where what is read is as it was written."""
+    """Return why a file is rejected; empty if it is read as it was written."""
     try:
         read = load_models(path)
     except FileProblem as problem:
@@ -78,7 +78,7 @@ def _refusal(path: Path, models: LatencyModels) -> str:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])
-def test_rejects_a_file_that_was_cut_short(tmp_path: Path, share: float) -> None:
+def test_rejects_a_truncated_file(tmp_path: Path, share: float) -> None:
     path = tmp_path / "models.npz"
     save_models(some_models(), path)
     whole = path.read_bytes()
@@ -87,7 +87,7 @@ def test_rejects_a_file_that_was_cut_short(tmp_path: Path, share: float) -> None
         load_models(path)
 
 
-def test_rejects_numbers_that_were_changed_with_care(tmp_path: Path) -> None:
+def test_rejects_consistently_changed_numbers(tmp_path: Path) -> None:
     path = tmp_path / "models.npz"
     save_models(some_models(), path)
     with np.load(path) as held:
@@ -102,8 +102,8 @@ def test_rejects_numbers_that_were_changed_with_care(tmp_path: Path) -> None:
     ("change", "told"),
     [
         ({"version": 99}, "version 3"),
-        ({"version": 1}, "version 3, got .* version 1; train again"),  # its features were of other things
-        ({"version": 2}, "version 3, got .* version 2; train again"),  # it does not tell where it was trained
+        ({"version": 1}, "version 3, got .* version 1; train again"),  # its features had other meanings
+        ({"version": 2}, "version 3, got .* version 2; train again"),  # it does not contain where it was trained
         ({"format": "something else"}, "something else"),
         ({"task_features": ["machine_cpu", "moon_phase"]}, "moon_phase"),
     ],
@@ -121,7 +121,7 @@ def test_rejects_another_version_or_other_features(tmp_path: Path, change: dict[
         load_models(path)
 
 
-def test_rejects_a_file_that_is_not_there_or_something_else(tmp_path: Path) -> None:
+def test_rejects_a_missing_file_or_one_of_another_kind(tmp_path: Path) -> None:
     with pytest.raises(FileProblem, match="cannot be read"):
         load_models(tmp_path / "none.npz")
     (tmp_path / "plan.npz").write_text("tasks = 1")
@@ -129,7 +129,7 @@ def test_rejects_a_file_that_is_not_there_or_something_else(tmp_path: Path) -> N
         load_models(tmp_path / "plan.npz")
 
 
-def test_has_no_code_in_it(tmp_path: Path) -> None:
+def test_contains_no_code(tmp_path: Path) -> None:
     path = tmp_path / "models.npz"
     np.savez(path, header=np.array([object()], dtype=object))
     with pytest.raises(FileProblem):
@@ -144,7 +144,7 @@ def test_has_no_code_in_it(tmp_path: Path) -> None:
         (Topology(name="x", components=chain(1, 1, 1).components, streams=(*chain(1, 1, 1).streams,)), ""),
     ],
 )
-def test_rejects_an_application_that_it_was_not_trained_for(other: Topology, told: str) -> None:
+def test_rejects_an_application_other_than_the_trained_one(other: Topology, told: str) -> None:
     if not told:
         some_models().check(other)
         return

@@ -32,7 +32,7 @@ def by_all_schedules(arrivals: Counts) -> int:
 
 
 def by_intervals(arrivals: Counts) -> int:
-    """Return the least b at which no interval of slots has more tuples beyond b a queue than it has slots."""
+    """Return the minimum b for which no interval of slots has more tuples above b per queue than slots."""
     before = np.concatenate([np.zeros((1, arrivals.shape[1]), dtype=np.int64), np.cumsum(arrivals, axis=0)])
     for b in range(int(arrivals.sum()) + 1):
         if all(
@@ -78,14 +78,14 @@ def test_compiled_equals_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compiled == [interpreted(least_backlog)(case) for case in cases]
 
 
-def test_backlogs_are_taken_when_the_slot_has_sent() -> None:
+def test_backlogs_are_measured_after_the_slot_has_sent() -> None:
     assert offline_optimum(np.array([[1], [1], [1]])) == 0
     assert offline_optimum(np.array([[3], [0], [0]])) == 2
     assert offline_optimum(np.array([[0, 0], [1, 1]])) == 1  # the end of the last slot counts
 
 
-def test_knows_what_comes() -> None:
-    """A rule that sees two equal queues at first may take from the wrong one, and ends with 2."""
+def test_knows_future_arrivals() -> None:
+    """A rule that sees two equal queues may serve the wrong one first, and ends with 2."""
     arrivals = np.array([[1, 1], [0, 2]])
     assert offline_optimum(arrivals) == 1
     assert offline_optimum(arrivals[:, ::-1]) == 1
@@ -104,6 +104,6 @@ def test_nothing_waits_without_arrivals(shape: tuple[int, int]) -> None:
         (np.array([[1, -2]]), "arrivals: expected numbers >= 0, got -2"),
     ],
 )
-def test_rejects_what_are_no_counts(arrivals: Counts, message: str) -> None:
+def test_rejects_invalid_counts(arrivals: Counts, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         offline_optimum(arrivals)

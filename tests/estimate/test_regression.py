@@ -59,7 +59,7 @@ def test_a_feature_that_never_changed_changes_nothing() -> None:
     assert model.predict(other) == pytest.approx(model.predict(made.features))
 
 
-def test_more_capacity_than_was_seen_slows_nothing_down() -> None:
+def test_more_capacity_than_in_the_training_is_not_slower() -> None:
     made = dataclasses.replace(rows(seed=6), unlimited=np.array([True, True, False, False, False]))
     model = fit_candidate(Candidate("svr-rbf", True, gamma=0.2), made)
     edge = made.features.max(axis=0)[None, :]
@@ -69,7 +69,7 @@ def test_more_capacity_than_was_seen_slows_nothing_down() -> None:
     assert model.predict(busier) == pytest.approx(3 * model.predict(edge))
 
 
-def test_holds_features_at_the_edge_of_what_it_was_trained_on_and_grows_beyond() -> None:
+def test_features_are_clipped_to_the_training_range_and_grow_beyond() -> None:
     made = rows(seed=6)
     model = fit_candidate(Candidate("svr-rbf", True, gamma=0.2), made)
     inside = made.features[:1].copy()
@@ -87,7 +87,7 @@ def test_holds_features_at_the_edge_of_what_it_was_trained_on_and_grows_beyond()
 
 
 @pytest.mark.parametrize("logarithm", [False, True])
-def test_stays_near_the_labels_that_it_was_trained_on(logarithm: bool) -> None:
+def test_stays_near_the_labels_of_the_training(logarithm: bool) -> None:
     rng = np.random.default_rng(7)
     features = rng.uniform(1.0, 2.0, (50, 9))
     model = random_regressor(rng, features, "linear", logarithm=logarithm)

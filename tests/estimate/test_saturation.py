@@ -1,6 +1,6 @@
 """The estimate of throughput beside the twin and beside a linear program, on random graphs.
 
-The seeds are the first of those that `python -m benchmarks saturation` goes through; that takes minutes.
+The seeds are the first ones of `python -m benchmarks saturation`, which takes minutes.
 """
 
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def score(one: Case) -> float:
 
 
 def coinciding_tps(one: Case) -> float:
-    """Return the rate of an even split if a machine's slots are all busy at the same times, as seldom as can be."""
+    """Return the rate of an even split if all slots of a machine are busy at the same times, as rarely as possible."""
     table, slowest = lanes(one), 0.0
     done = table.share_of_source.copy()
     for task in range(len(done)):
@@ -63,15 +63,15 @@ def coinciding_tps(one: Case) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-def test_neither_the_estimate_nor_the_twin_exceeds_what_any_split_could_carry(seed: int) -> None:
+def test_neither_the_estimate_nor_the_twin_exceeds_the_best_split(seed: int) -> None:
     found = rates(seed)
     assert found.estimate <= found.most * (1 + 1e-6)
     assert found.twin <= found.most * (1 + NOISE)
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_the_estimate_is_no_less_than_what_an_even_split_carries(seed: int) -> None:
-    """Only slots that wait for cores carry less than the bottleneck, and no less than if all waited for all others."""
+def test_the_estimate_is_no_less_than_an_even_split(seed: int) -> None:
+    """Only slots that wait for cores process less than the bottleneck; no less than if all waited for each other."""
     one = case(seed)
     found = one.evaluator.evaluate(one.placement)
     assert found.throughput_tps >= min(found.even_tps, coinciding_tps(one)) * (1 - 1e-9)
@@ -79,13 +79,13 @@ def test_the_estimate_is_no_less_than_what_an_even_split_carries(seed: int) -> N
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_search_goes_by_the_estimate_that_is_shown(seed: int) -> None:
+def test_a_search_uses_the_estimate_that_is_shown(seed: int) -> None:
     one = case(seed)
     assert score(one) == pytest.approx(one.estimate_tps, rel=1e-9)
 
 
 @pytest.mark.slow
-def test_the_estimate_is_what_the_twin_carries(record_property: Callable[[str, object], None]) -> None:
+def test_the_estimate_agrees_with_the_twin(record_property: Callable[[str, object], None]) -> None:
     found = np.array([rates(seed) for seed in SEEDS])
     estimate, even = found[:, 0] / found[:, 3], found[:, 1] / found[:, 3]
     for name, ratio in (("estimate", estimate), ("even", even)):
@@ -119,7 +119,7 @@ def test_only_senders_that_choose_avoid_a_slow_receiver(grouping: Grouping, expe
     assert Twin(application, cluster).maximum_tps(placement.slots) == pytest.approx(expected, rel=0.02)
 
 
-def test_what_limits_is_listed_at_the_load_that_it_then_has() -> None:
+def test_limiting_elements_are_listed_with_their_load() -> None:
     application, cluster, placement = uneven(Grouping.SHUFFLE)
     found = Evaluator(application, cluster).evaluate(placement)
     slow, fast = (next(e for e in found.limits if e.name == name) for name in ("slow", "fast"))
@@ -129,7 +129,7 @@ def test_what_limits_is_listed_at_the_load_that_it_then_has() -> None:
 
 
 def test_slots_that_are_always_busy_wait_for_cores() -> None:
-    """Two cores, a slot that is always busy, and two that are so for 60 % of the time, now and then together."""
+    """Two cores, a slot that is always busy, and two that are busy for 60 % of the time, sometimes together."""
     application = Application(
         name="crowd",
         components=(
@@ -147,7 +147,7 @@ def test_slots_that_are_always_busy_wait_for_cores() -> None:
     assert Twin(application, cluster).maximum_tps((3, 0, 1, 2)) == pytest.approx(found.throughput_tps, rel=0.1)
 
 
-def test_too_many_lanes_are_taken_to_split_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_lanes_are_assumed_to_split_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
     application, cluster, placement = uneven(Grouping.SHUFFLE)
     monkeypatch.setattr(saturation, "PAIRS", 3)
     net = Evaluator(application, cluster).rate_net

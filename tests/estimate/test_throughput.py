@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.estimate.bottleneck import mean_delays
+from penstock.estimate.bottleneck import machine_traffic, mean_delays
 from penstock.estimate.evaluator import Evaluator
 from penstock.estimate.hops import even_delay, slot_delays
+from penstock.estimate.traffic import traffic
 from penstock.model.cluster import Cluster, Machine
 from penstock.model.objective import Objective
 from penstock.model.placement import Placement
@@ -19,7 +20,7 @@ from tests.generators import applications, clusters, random_slots
 
 
 def test_two_bottlenecks_give_the_smaller_not_their_product() -> None:
-    """A join behind a slow operator: what holds back one way holds back the other by as much, once."""
+    """A join behind a slow operator: back-pressure on one path limits the other equally, and only once."""
     application = Application(
         name="join",
         components=(
@@ -43,7 +44,7 @@ def test_two_bottlenecks_give_the_smaller_not_their_product() -> None:
 
 
 def preferring(grouping: Grouping = Grouping.LOCAL_OR_SHUFFLE) -> tuple[Application, Cluster, tuple[int, ...]]:
-    """Two senders with a receiver beside each, and a third receiver that is alone: nobody sends to it."""
+    """Two senders with a receiver beside each, and a third receiver on its own machine, to which no task sends."""
     application = Application(
         name="local",
         components=(
@@ -57,7 +58,7 @@ def preferring(grouping: Grouping = Grouping.LOCAL_OR_SHUFFLE) -> tuple[Applicat
     return application, Cluster(name="three", machines=machines), (0, 2, 1, 3, 4)
 
 
-def test_local_or_shuffle_is_estimated_as_the_twin_carries_it() -> None:
+def test_the_estimate_of_local_or_shuffle_agrees_with_the_twin() -> None:
     application, cluster, slots = preferring()
     evaluator = Evaluator(application, cluster)
     found = evaluator.evaluate(Placement(slots))
@@ -97,7 +98,7 @@ def test_delays_are_the_mean_over_edges(application: Application, cluster: Clust
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_sources_keep_their_shares_when_the_twin_is_saturated(seed: int) -> None:
-    """Of two sources the one behind a slow sink holds back the other: what is offered in a ratio is carried in it."""
+    """Of two sources, the one before a slow sink limits the other: rates keep the offered ratio."""
     rng = np.random.default_rng(seed)
     slow, fast = rng.uniform(1e-3, 2e-3), rng.uniform(1e-4, 2e-4)
     application = Application(
@@ -116,3 +117,22 @@ def test_sources_keep_their_shares_when_the_twin_is_saturated(seed: int) -> None
     assert carried == pytest.approx(4.0 / slow, rel=0.02)
     equal = msgspec.structs.replace(application, rate_tps={})
     assert Twin(equal, cluster).maximum_tps((0, 1, 2, 3), seed=seed) == pytest.approx(2.0 / slow, rel=0.02)
+
+
+@given(applications(), clusters(), st.integers(0, 2**32 - 1))
+def test_traffic_is_the_sum_over_edges_that_cross(application: Application, cluster: Cluster, seed: int) -> None:
+    evaluator = Evaluator(application, cluster)
+    slots = evaluator.slots
+    placed = random_slots(np.random.default_rng(seed), application, cluster)
+    process = slots.process[placed[0]]
+    tasks = evaluator.tasks.placed(process)
+    edges = place_edges(tasks, evaluator.edges, process)
+    amount = tasks.gain[edges.source] * edges.share * edges.tuple_bytes
+    found = traffic(tasks, slots, placed[0])
+    for where, answer in ((slots.machine, found.machines), (slots.process, found.processes)):
+        place = where[placed[0]]
+        crossing = amount[place[edges.source] != place[edges.target]].sum()
+        assert answer == pytest.approx(crossing, rel=1e-9, abs=1e-9 * found.total)
+    assert found.total == pytest.approx(amount.sum())
+    bits = machine_traffic(evaluator.rate_net, placed)[0]
+    assert bits / 8 == pytest.approx(found.machines, rel=1e-9, abs=1e-9 * found.total)

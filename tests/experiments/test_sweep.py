@@ -9,12 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.experiments.sweep import ratios, run_case, summary, sweep, sweep_cases
+from penstock.model.formats.tata import validation_pairs
 from penstock.model.objective import Objective
 from penstock.pipeline.session import session
 from penstock.planning.planner import Planner
 from penstock.workloads.applications import application
 from penstock.workloads.clusters import cluster
-from penstock.workloads.tata_pairs import validation_pairs
 from tests.conftest import Ran
 from tests.shared_data import SHARED, needs_shared
 

@@ -1,4 +1,4 @@
-"""What a book refuses, and how it is looked up."""
+"""What a book rejects, and its lookups."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_rejects_a_machine_that_is_named_like_a_link() -> None:
         Book(cluster=Cluster(name="pair", machines=machines, links=PAIR.links))
 
 
-def test_says_which_applications_there_are_when_one_is_not() -> None:
+def test_an_unknown_application_is_rejected_with_the_choices() -> None:
     with pytest.raises(UnknownName, match="application: the book has none named 'x'; it has none"):
         Book(cluster=PAIR)["x"]
 

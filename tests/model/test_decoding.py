@@ -1,4 +1,4 @@
-"""Bytes that anybody may have written: whatever they are, decoding them raises one declared error."""
+"""Untrusted bytes: decoding them raises one declared error, whatever they contain."""
 
 import re
 from collections.abc import Callable
@@ -109,7 +109,7 @@ def mutated(random: Random, valid: list[bytes], alphabet: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("form", ["MessagePack", "JSON"])
-def test_whatever_comes_decoders_raise_nothing_but_one_error(form: str) -> None:
+def test_decoders_raise_only_one_error(form: str) -> None:
     decoders, valid, hostile = (MSGPACK, VALID, HOSTILE) if form == "MessagePack" else (JSON, VALID_JSON, HOSTILE_JSON)
     common = b"\x91\x92\x97\x81\xa1\xa3\xc4\xd6\xd9\xff\xfe\xcb" if form == "MessagePack" else b'[]{}":,\\u0e-.\xff'
     alphabet = bytes(range(256)) + common * 8
@@ -186,7 +186,7 @@ def test_a_model_file_whose_header_is_hostile_is_rejected(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("line", [b'{"type": "\xff"}', b"[" * DEEP])
-def test_torn_lines_are_passed_over(tmp_path: Path, line: bytes) -> None:
+def test_incomplete_lines_are_skipped(tmp_path: Path, line: bytes) -> None:
     (tmp_path / "decisions.jsonl").write_bytes(line + b"\n")
     assert len(ledger.read_ledger(tmp_path / "decisions.jsonl").problems) == 1
     log = tmp_path / "split.log"
@@ -209,7 +209,7 @@ def test_counts_that_cannot_be_read_are_one_error(tmp_path: Path) -> None:
 
 
 def test_msgspec_itself_raises_more_than_its_own_errors() -> None:
-    """The reason for all this: were it otherwise, the tests above could not fail."""
+    """Without this, the tests above could not fail."""
     with pytest.raises(UnicodeDecodeError):
         msgspec.msgpack.Decoder(transport.Greeting).decode(BAD_TEXT)
     with pytest.raises(RecursionError):

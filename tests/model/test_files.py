@@ -1,4 +1,4 @@
-"""Files are read back as they were written, and malformed ones are refused in one line that names the field."""
+"""Files are read back as they were written, and malformed ones are rejected in one line that names the field."""
 
 import json
 from collections.abc import Callable
@@ -210,7 +210,7 @@ def assert_refused(ran: Ran, path: Path, message: str) -> None:
     assert message in ran.err
 
 
-def test_a_file_that_is_not_there_or_not_text_is_rejected(tmp_path: Path) -> None:
+def test_a_missing_file_or_one_that_is_not_text_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(FileProblem, match="no such file"):
         load_application(tmp_path / "none.toml")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")

@@ -101,7 +101,7 @@ class TestTaskGraphs:
         assert message in str(refused.value)
         assert "\n" not in str(refused.value)
 
-    def test_unknown_split_answers_with_the_choices(self, tmp_path: Path) -> None:
+    def test_an_unknown_split_is_rejected_with_the_choices(self, tmp_path: Path) -> None:
         path = write(tmp_path / "graphs.json", {"train": [], "valid": []})
         with pytest.raises(InvalidInput, match="no split is named 'test'; there are train, valid"):
             read_task_graphs(path, "test")
@@ -333,7 +333,7 @@ def spoil(text: str, at: int, length: int, junk: str) -> str:
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(at=st.integers(0, 5000), length=st.integers(0, 40), junk=st.text(max_size=12), which=st.integers(0, 4))
-def test_a_spoilt_file_is_read_or_rejected_in_one_line(
+def test_a_damaged_file_is_read_or_rejected_in_one_line(
     tmp_path_factory: pytest.TempPathFactory, at: int, length: int, junk: str, which: int
 ) -> None:
     folder = tmp_path_factory.mktemp("spoilt")

@@ -25,7 +25,7 @@ def pipe() -> Application:
 
 
 def line(*, directed: bool = False) -> Cluster:
-    """Return machines a, b, c, d in a line behind a switch, of which some tasks use only the ends."""
+    """Return machines a, b, c, d in a line behind a switch; tasks use only the ends."""
     ways = [("a", "s"), ("s", "b"), ("b", "c"), ("c", "d")]
     ways += [(to, of) for of, to in ways] if directed else []
     return Cluster(

@@ -13,10 +13,7 @@ from penstock.model.tuples import TuplePolicies
 
 APPLICATION = Application(
     name="app",
-    components=(
-        Component(name="out", kind=Kind.SINK, parallelism=2),
-        Component(name="in", kind=Kind.SOURCE),
-    ),
+    components=(Component(name="out", kind=Kind.SINK, parallelism=2), Component(name="in", kind=Kind.SOURCE)),
     streams=(Stream(source="in", target="out"),),
 )
 CLUSTER = Cluster(

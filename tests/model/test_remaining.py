@@ -1,4 +1,4 @@
-"""What is left of a cluster."""
+"""The remaining capacity of a cluster."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_lists_every_kind_of_capacity() -> None:
     assert capacities(MESH) == {"a": {CPU: 1.0, SENDING: 8e6, RECEIVING: 8e6}, "b": {CPU: 1.0}}
 
 
-def test_leaves_what_is_not_taken() -> None:
+def test_leaves_the_capacity_that_is_not_used() -> None:
     taken = {"a": {CPU: 3.0, "gpu": 2.0}, "a--b": {BANDWIDTH: 4e6}}
     left = capacities(remaining(ROUTED, taken, held_mb={"a": 30.0}))
     assert left["a"] == pytest.approx({CPU: 5.0, "gpu": 4.0})
@@ -42,7 +42,7 @@ def test_a_thread_keeps_its_speed_if_whole_cores_are_free() -> None:
     assert odd.speed == pytest.approx(5.0 / 3)
 
 
-def test_what_is_taken_whole_leaves_next_to_nothing() -> None:
+def test_a_fully_used_capacity_leaves_almost_nothing() -> None:
     left = remaining(ROUTED, {"a": {CPU: 8.0, "gpu": 6.0}, "b--c": {BANDWIDTH: 5e6 * (1 - 1e-12)}})
     assert 0 < left.machines[0].cpu < 1e-11
     assert left.machines[0].resources == {"gpu": 0.0}
@@ -65,7 +65,7 @@ def test_a_failed_machine_of_a_mesh_is_left_out() -> None:
     assert [machine.name for machine in remaining(MESH, {}, failed=["a"]).machines] == ["b"]
 
 
-def test_a_card_has_left_each_way_what_is_not_taken_of_it() -> None:
+def test_a_card_keeps_its_unused_capacity_in_each_direction() -> None:
     left = remaining(MESH, {"a": {SENDING: 2e6, RECEIVING: 5e6}})
     assert left.machines[0].card_mbps == pytest.approx((6.0, 3.0))
     assert left.machines[1].card_mbps is None
@@ -75,7 +75,7 @@ def test_a_card_has_left_each_way_what_is_not_taken_of_it() -> None:
     assert 0 < full[1] < 1e-11
 
 
-def test_a_card_of_which_nothing_is_taken_is_as_it_was() -> None:
+def test_an_unused_card_is_unchanged() -> None:
     assert remaining(MESH, {}) == MESH
     slow = Cluster(name="mesh", machines=(Machine(name="a", network_mbps=8.0, receive_mbps=2.0),))
     assert remaining(slow, {}) == slow
@@ -93,7 +93,7 @@ def test_scales_speeds_and_bandwidths() -> None:
     assert [link.bandwidth_mbps for link in half.links] == [20.0, 5.0]
 
 
-def test_taking_in_parts_or_at_once_leaves_the_same() -> None:
+def test_using_capacity_in_parts_or_at_once_leaves_the_same() -> None:
     seed = 4
     print(f"seed {seed}")
     rng = np.random.default_rng(seed)

@@ -22,10 +22,7 @@ def random_network(seed: int) -> Cluster:
     machines = tuple(Machine(name=f"m{i}") for i in range(count))
     links = tuple(
         Link(
-            source=f"m{a}",
-            target=f"m{b}",
-            bandwidth_mbps=float(rng.integers(1, 6)),
-            directed=bool(rng.random() < 0.3),
+            source=f"m{a}", target=f"m{b}", bandwidth_mbps=float(rng.integers(1, 6)), directed=bool(rng.random() < 0.3)
         )
         for a in range(count)
         for b in range(a + 1, count)
@@ -83,7 +80,7 @@ def test_a_route_names_links_in_order_of_travel_and_counts_relays() -> None:
     assert route_hops(tasks, expand_slots(cluster), expand_links(cluster), [0, 2]) == {Hop(0, 0, 2): (1, 0)}
 
 
-def test_no_way_is_reported_as_the_hop_that_has_none() -> None:
+def test_a_missing_route_is_reported_as_its_hop() -> None:
     cluster = Cluster(
         name="one-way",
         machines=(Machine(name="a"), Machine(name="b")),
@@ -99,7 +96,7 @@ def test_no_way_is_reported_as_the_hop_that_has_none() -> None:
 
 @pytest.mark.slow
 @given(applications(), clusters(), st.integers(0, 2**32 - 1))
-def test_what_flows_between_places_is_the_sum_over_edges(application: Application, cluster: Cluster, seed: int) -> None:
+def test_traffic_between_places_is_the_sum_over_edges(application: Application, cluster: Cluster, seed: int) -> None:
     slots = expand_slots(cluster)
     placed = random_slots(np.random.default_rng(seed), application, cluster)[0]
     machine, process = slots.machine[placed], slots.process[placed]
@@ -111,7 +108,7 @@ def test_what_flows_between_places_is_the_sum_over_edges(application: Applicatio
         mine = edges.stream == flow.stream
         np.add.at(expected, (machine[edges.source[mine]], machine[edges.target[mine]]), amount[mine])
         bytes_sent = flow_matrix(tasks, flow, machine, slots.machines, process) * flow.tuple_bytes
-        if flow.local:  # what stays in a process is left out
+        if flow.local:  # traffic within a process does not count
             np.fill_diagonal(bytes_sent, 0.0)
             np.fill_diagonal(expected, 0.0)
         np.testing.assert_allclose(bytes_sent, expected, rtol=1e-9, atol=1e-9)

@@ -1,4 +1,4 @@
-"""Applications in time slots: against examples worked out by hand, networkx, and all choices tried out."""
+"""Applications in time slots: against examples computed by hand, networkx, and an enumeration of all choices."""
 
 from itertools import product
 
@@ -46,7 +46,7 @@ FORK = Topology(
 )
 
 
-def test_a_fork_has_an_out_queue_a_stream_and_a_lane_a_downstream_task() -> None:
+def test_a_fork_has_an_out_queue_per_stream_and_a_lane_per_downstream_task() -> None:
     system = build_slotted_system([PlacedApplication(FORK, [0, 1, 0, 1, 2, 3, 3])], mesh(4))
     # tasks: in 0 1, left 2 3, right 4, out 5 6; a source's queues are by downstream component: left, right
     assert system.tasks == 7
@@ -100,7 +100,7 @@ def test_tasks_share_slots_and_slots_share_cores() -> None:
         ),
         streams=(Stream(source="in", target="work"), Stream(source="work", target="out")),
     )
-    # a: two tasks in slot 0, one each in 1 and 2, so three busy slots on two cores; b: one; sources work for nothing
+    # a: two tasks in slot 0, one each in 1 and 2, so three busy slots on two cores; b: one; sources have no cost
     system = build_slotted_system(
         [PlacedApplication(topology, [0, 3, 0, 0, 1, 2, 3, 4])], Cluster(name="two", machines=machines)
     )
@@ -109,7 +109,7 @@ def test_tasks_share_slots_and_slots_share_cores() -> None:
     np.testing.assert_allclose(
         system.service[2:7], [full * share / 2, full * share / 2, full * share, full * share, full]
     )
-    assert np.isinf(system.service[[0, 1, 7]]).all()  # sources, and a sink that costs nothing
+    assert np.isinf(system.service[[0, 1, 7]]).all()  # sources, and a sink without cost
 
 
 def test_a_slot_twice_as_long_serves_twice_as_much() -> None:
@@ -119,15 +119,15 @@ def test_a_slot_twice_as_long_serves_twice_as_much() -> None:
     np.testing.assert_allclose(two.service[2:], 10.0)
 
 
-def test_the_limit_is_twice_what_the_busiest_task_emits_unless_it_is_given() -> None:
+def test_the_default_limit_is_twice_the_output_of_the_busiest_task() -> None:
     placed = [PlacedApplication(FORK, [0, 1, 2, 3, 4, 5, 6])]
     system = build_slotted_system(placed, mesh(7))
-    assert system.limit.tolist() == [2 * 10 * 3] * 7  # left: 10 a slot, 3 for each
+    assert system.limit.tolist() == [2 * 10 * 3] * 7  # left: 10 per slot, 3 for each
     assert build_slotted_system(placed, mesh(7), limit=9, capacity=4).limit.tolist() == [9] * 7
     assert build_slotted_system(placed, mesh(7), limit=9, capacity=4).capacity.tolist() == [4] * 7
 
 
-def test_several_applications_are_numbered_one_behind_another() -> None:
+def test_several_applications_are_numbered_consecutively() -> None:
     first, second = two_steps(Grouping.ALL), FORK
     slots = ([0, 1, 2, 3, 0], [0, 1, 0, 1, 2, 3, 3])
     both = build_slotted_system(
@@ -177,7 +177,7 @@ def test_on_a_mesh_a_hop_is_between_hosts() -> None:
     assert found.tolist() == [[0, 1, 1, 1], [1, 0, 0, 1], [1, 0, 0, 1], [1, 1, 1, 0]]
 
 
-def test_machines_that_no_link_joins_are_an_error() -> None:
+def test_machines_without_a_connection_are_an_error() -> None:
     machines = tuple(Machine(name=name) for name in "abc")
     apart = Cluster(name="apart", machines=machines, links=(Link(source="a", target="b", bandwidth_mbps=1.0),))
     with pytest.raises(InvalidInput) as caught:
@@ -186,7 +186,7 @@ def test_machines_that_no_link_joins_are_an_error() -> None:
 
 
 def follows(system: SlottedSystem, chosen: dict[int, int], between: Floats) -> Floats:
-    """What all that follows from a tuple at each task costs, where queues send to the lane chosen for them."""
+    """Return the cost of all descendants of a tuple at each task, if queues send to the lane chosen for them."""
     total = np.zeros(system.tasks)
     for task in reversed(range(system.tasks)):
         for queue in range(system.queues[task], system.queues[task + 1]):
@@ -201,7 +201,7 @@ def follows(system: SlottedSystem, chosen: dict[int, int], between: Floats) -> F
 
 
 @pytest.mark.parametrize("grouping", [Grouping.SHUFFLE, Grouping.ALL, Grouping.FIELDS, Grouping.GLOBAL])
-def test_the_cost_onward_is_the_least_of_all_choices(grouping: Grouping) -> None:
+def test_the_cost_onward_is_the_minimum_of_all_choices(grouping: Grouping) -> None:
     rng = np.random.default_rng(3)
     streams = (
         *FORK.streams[:2],

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 import pytest
 from msgspec import Meta
 
-from penstock.model.errors import InvalidInput, UnknownName, nearest
+from penstock.model.errors import InvalidInput, UnknownName, nearest, shown
 from penstock.model.spec import build
 
 
@@ -27,7 +27,7 @@ def test_converts_every_value_to_the_parameters_type() -> None:
     assert isinstance(thing.speed, float)
 
 
-def test_settings_win_over_the_preset_and_the_preset_over_defaults() -> None:
+def test_settings_override_the_preset_and_the_preset_overrides_defaults() -> None:
     assert build("thing", Thing, "speed=4", {"size": 2, "speed": 3.0}) == Thing(size=2, speed=4.0)
 
 
@@ -58,7 +58,7 @@ def test_rejects_a_setting_with_its_path(settings: str, message: str) -> None:
     assert str(refused.value) == message
 
 
-def test_unknown_parameter_answers_with_the_choices() -> None:
+def test_an_unknown_parameter_is_rejected_with_the_choices() -> None:
     with pytest.raises(UnknownName, match="no parameter is named 'colour'; there are exact, limit, shape, size, speed"):
         build("thing", Thing, "colour=red")
 
@@ -68,3 +68,8 @@ def test_a_similar_name_is_suggested() -> None:
         build("thing", Thing, "sise=3")
     assert nearest("R-Strom", ["r-storm", "t-storm", "heft"]) == "did you mean r-storm or t-storm?"
     assert nearest("x", ["b", "a"]) == "there are a, b"
+
+
+def test_shows_values_in_a_limited_length() -> None:
+    assert len(shown("x" * 1000)) == 200
+    assert shown("short") == "'short'"

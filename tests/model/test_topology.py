@@ -16,7 +16,7 @@ SOURCE = Component(name="in", kind=Kind.SOURCE)
 SINK = Component(name="out", kind=Kind.SINK)
 
 
-def test_rejects_streams_that_lead_round_and_names_the_circle() -> None:
+def test_rejects_a_cycle_of_streams_and_names_it() -> None:
     with pytest.raises(CyclicTopology, match=r"a -> b -> a|b -> a -> b"):
         Topology(
             name="t",
@@ -30,7 +30,7 @@ def test_rejects_streams_that_lead_round_and_names_the_circle() -> None:
         )
 
 
-def test_rejects_a_component_that_no_stream_leads_to() -> None:
+def test_rejects_a_component_without_input() -> None:
     with pytest.raises(UnreachableComponent, match=r"^components\[1\]: no stream leads to 'lost'"):
         Topology(
             name="t",
@@ -39,7 +39,7 @@ def test_rejects_a_component_that_no_stream_leads_to() -> None:
         )
 
 
-def test_rejects_an_operator_that_leads_nowhere() -> None:
+def test_rejects_an_operator_without_output() -> None:
     with pytest.raises(UnreachableComponent, match=r"leads on from 'dead'.*make it a sink"):
         Topology(
             name="t",
@@ -57,7 +57,7 @@ def test_rejects_forward_between_unequal_parallelisms() -> None:
         )
 
 
-def test_rejects_a_pin_to_a_machine_that_is_not_there() -> None:
+def test_rejects_a_pin_to_an_unknown_machine() -> None:
     topology = Topology(
         name="t",
         components=(Component(name="in", kind=Kind.SOURCE, pinned="moon"), SINK),
@@ -102,7 +102,7 @@ def test_rejects_a_pin_to_a_machine_without_the_label() -> None:
         check_pins(joined(Component(name="in", kind=Kind.SOURCE, pinned="mars", on="wet")), EARTH)
 
 
-def test_rejects_anti_affinity_to_a_component_that_is_not_there() -> None:
+def test_rejects_anti_affinity_to_an_unknown_component() -> None:
     with pytest.raises(UnknownName, match=r"^components\[0\]\.anti_affinity\[0\]: .*'moon'; there are in, out"):
         joined(Component(name="in", kind=Kind.SOURCE, anti_affinity=("moon",)))
 
@@ -112,7 +112,7 @@ def test_rejects_two_components_of_one_name() -> None:
         Topology(name="t", components=(SOURCE, SOURCE))
 
 
-def test_rejects_a_stream_to_nowhere() -> None:
+def test_rejects_a_stream_to_an_unknown_component() -> None:
     with pytest.raises(UnknownName, match=r"streams\[0\]\.target: no component is named 'x'; there are in, out"):
         Topology(name="t", components=(SOURCE, SINK), streams=(Stream(source="in", target="x"),))
 

@@ -1,4 +1,4 @@
-"""A synthetic run, and what each step of the pipeline makes of it.
+"""A synthetic run, and the result of each step of the pipeline.
 
 All modules here share a session; other packages start their own.
 """
@@ -27,7 +27,7 @@ SMALL = {
 
 
 class Steps(NamedTuple):
-    """The tables that each step of the pipeline gives."""
+    """The tables that each step of the pipeline produces."""
 
     good: DataFrame
     quarantined: DataFrame

@@ -11,7 +11,7 @@ from penstock.model.features import EDGE_WINDOW, LOAD_WINDOW, SHARE_WINDOW, TASK
 WIDTHS = {"in": 2, "split": 3, "out": 2}
 MACHINES = ("m0", "m1", "m2")
 MEMORY_MB = {"m0": 1024.0, "m1": 2048.0, "m2": 4096.0}
-CPU = {"in": 0.0, "split": 0.002, "out": 0.001}  # core-seconds a tuple
+CPU = {"in": 0.0, "split": 0.002, "out": 0.001}  # core-seconds per tuple
 RATE = 200.0
 DONE = {"latency": 0.01, "complete": True}
 

@@ -19,7 +19,7 @@ class Spoilt(NamedTuple):
 
 
 def arrive(truth: Synthetic, folder: Path) -> Spoilt:
-    """Write the files of a run, by worker and time, as they would come; the files' times are set to that order."""
+    """Write the files of a run, by worker and time, with modification times in this order."""
     folder.mkdir(parents=True)
     files: dict[tuple[int, str], list[Row]] = {}
     for record in truth.records:
@@ -35,7 +35,7 @@ def arrive(truth: Synthetic, folder: Path) -> Spoilt:
     whole = (folder / f"m1-{0:06d}.parquet").read_bytes()
     (folder / "m1-torn.parquet").write_bytes(whole[: len(whole) // 2])
     (folder / "m1-text.parquet").write_text("root,id\n1,2\n")
-    (folder / "m1-empty.parquet").write_bytes(b"")  # holds nothing, and is passed over
+    (folder / "m1-empty.parquet").write_bytes(b"")  # is empty, and is skipped
     for name in ("m1-torn", "m1-text"):
         os.utime(folder / f"{name}.parquet", (2000, 2000))
     told["unreadable file"] = 2
@@ -73,7 +73,7 @@ def _delay(truth: Synthetic, files: dict[tuple[int, str], list[Row]], last: int,
     start = truth.shown("m1", 0.0)
     hop = next(row for row in files[0, "m1"] if row["kind"] == "hop")
     files[last, "m1"] += [hop | {"id": 11 + number, "at": start + 0.5 + number / 10} for number in range(4)]
-    # The newest of the file before is at its end: within the lateness of it, nothing is late.
+    # The newest record of the previous file is its last one: within the allowed lateness of it, none is late.
     newest = max(row["at"] for row in files[last - 1, "m1"] if row["at"] < float("inf"))
     held_back = next(row for row in files[last - 1, "m1"] if row["kind"] == "task" and row["at"] > newest - LATENESS_S)
     files[last - 1, "m1"].remove(held_back)

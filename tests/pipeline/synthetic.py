@@ -23,13 +23,13 @@ RATE_TPS = 100  # of lines; one in five is sampled
 SAMPLED = 5
 SERVICE_S = {"split": 0.001, "count": 0.002, "store": 0.0005}
 SLOW = "count[2]"  # a straggler
-FIRST_S = 0.01  # when the first phase begins
-CHANGE_S = 10.0  # when the second phase begins
+FIRST_S = 0.01  # when the first phase starts
+CHANGE_S = 10.0  # when the second phase starts
 END_S = 20.0
 BUSY = {"m0": 0.25, "m1": 0.5, "m2": 0.75}
 CAPACITY = {"m0": (2.0, 1024.0), "m1": (4.0, 2048.0), "m2": (6.0, 4096.0)}  # cpu, memory in MB
-MEMORY_MB = {"m0": 100.0, "m1": 200.0, "m2": 400.0}  # at first; it grows by one a second
-LAGS_S = (0.002, 0.25)  # of the loops in each phase, at worst
+MEMORY_MB = {"m0": 100.0, "m1": 200.0, "m2": 400.0}  # at first; it grows by one per second
+LAGS_S = (0.002, 0.25)  # of the loops in each phase, at most
 
 
 class Segment(NamedTuple):
@@ -63,7 +63,7 @@ class Clock:
 
 @dataclass
 class Synthetic:
-    """The truth of a run, and the records that tell of it."""
+    """The truth of a run, and its records."""
 
     seed: int = 0
     settle_s: float = 2.0
@@ -77,10 +77,7 @@ class Synthetic:
             "m0": Clock(100.0, (2e-5, -1e-5, 3e-5), 6.0),
             "m1": Clock(-50.0, (-4e-5,), 6.0),
         }  # m2 shares the controller's
-        self.placements = [
-            {task: self.random.choice(WORKERS) for task in TASKS},
-            dict.fromkeys(TASKS, "m1"),
-        ]
+        self.placements = [{task: self.random.choice(WORKERS) for task in TASKS}, dict.fromkeys(TASKS, "m1")]
         self.next_id = 1
         for number in range(int(END_S * RATE_TPS / SAMPLED)):
             self._root(number * SAMPLED / RATE_TPS + self.random.uniform(0, FIRST_S))
@@ -168,7 +165,7 @@ class Synthetic:
         self.records.append(msgspec.structs.asdict(record))
 
     def write(self, folder: Path) -> Path:
-        """Write a file a worker, as a run does, and return the run's folder."""
+        """Write one file per worker, as a run does, and return the run's folder."""
         (folder / "telemetry").mkdir(parents=True)
         by_worker: dict[str, list[Row]] = defaultdict(list)
         for record in self.records:

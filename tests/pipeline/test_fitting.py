@@ -6,7 +6,7 @@ from penstock.pipeline.training import placements
 
 
 def rows(places: int, windows: int = 3, each: int = 4, seed: int = 0, noise: float = 0.02) -> Rows:
-    """Latencies that bend with the first feature, the same in all windows of a placement but for noise."""
+    """Return latencies that are nonlinear in the first feature, equal in all windows of a placement but for noise."""
     rng = np.random.default_rng(seed)
     number = places * windows * each
     place = np.arange(number, dtype=np.int32) // (windows * each)
@@ -36,7 +36,7 @@ def test_holds_nothing_out_for_one_window() -> None:
     assert np.isfinite(made.regressor.predict(np.zeros((2, 5)))).all()
 
 
-def test_cross_validation_finds_the_kernel_that_bends() -> None:
+def test_cross_validation_finds_the_nonlinear_kernel() -> None:
     made = rows(places=16)
     machine, line, mean = (fit(kind, made) for kind in ("svr", "linear", "mean"))
     assert machine.candidate.kind == "svr-rbf"
@@ -50,13 +50,13 @@ def test_cross_validation_finds_the_kernel_that_bends() -> None:
 def test_accuracy_is_measured_on_held_out_placements() -> None:
     rng = np.random.default_rng(1)
     made = rows(places=8)
-    chance = rng.uniform(1e-3, 5e-3, 8)[made.places]  # known by heart, a placement can be told; not otherwise
+    chance = rng.uniform(1e-3, 5e-3, 8)[made.places]  # only a memorised placement can be predicted
     learnt = fit("svr", Rows(made.features, chance, made.counts, made.places, made.windows))
     assert learnt.accuracy is not None
     assert learnt.accuracy < 0.75
 
 
-def test_a_window_is_worth_the_tuples_that_were_seen_in_it() -> None:
+def test_a_window_is_weighted_by_its_tuples() -> None:
     x = np.tile([[0.0] * 5], (4, 1))
     made = Rows(
         x,
@@ -92,7 +92,7 @@ def test_describes_its_parameters() -> None:
 def test_numbers_placements() -> None:
     seen = [
         ("r", 0, "a", "m0"), ("r", 0, "b", "m0"),
-        ("r", 1, "a", "m0"),  # b was not seen; it is where it was
+        ("r", 1, "a", "m0"),  # b was not observed; it stays where it was
         ("r", 2, "a", "m0"), ("r", 2, "b", "m1"),
         ("r", 10, "a", "m0"), ("r", 10, "b", "m0"),  # as at first
         ("s", 0, "b", "m1"), ("s", 0, "a", "m0"),

@@ -1,4 +1,4 @@
-"""Hops come out as they were, whatever the clocks of the workers showed."""
+"""Hops have their true times, whatever the clocks of the workers showed."""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -46,7 +46,7 @@ def test_without_clock_records_times_stay_as_they_are(spark: SparkSession, made:
     assert any(abs(corrected[each] - plain[each]) > 1 for each in plain)
 
 
-def test_a_restarted_worker_has_a_clock_of_its_own(spark: SparkSession) -> None:
+def test_a_restarted_worker_has_its_own_clock(spark: SparkSession) -> None:
     base = dict.fromkeys(record_schema().names)
     base |= {"run": "r", "worker": "m0", "version": 1, "epoch": 0, "emulated": False}
     clock = {"kind": "clock", "drift": 0.0}

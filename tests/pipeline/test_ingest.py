@@ -1,4 +1,4 @@
-"""What is sound goes on, what is not goes to the quarantine with the reason."""
+"""Valid records are processed; invalid ones are quarantined with the reason."""
 
 import math
 from pathlib import Path
@@ -129,7 +129,7 @@ def test_a_column_that_a_file_lacks_is_missing_from_its_records(spark: SparkSess
     assert [each["reason"] for each in quarantined.collect()] == ["worker is missing"]
 
 
-def test_a_folder_without_telemetry_is_refused_with_a_remedy(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_folder_without_telemetry_is_rejected_with_a_remedy(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "_temporary.parquet").write_bytes(b"")
     with pytest.raises(PenstockError, match=r"contains no telemetry \(\*\.parquet\); use another folder"):
         read_telemetry(spark, tmp_path)

@@ -61,7 +61,7 @@ def table(spark: SparkSession, output: Path, name: str) -> pd.DataFrame:
     rows = read_table(spark, output, name).toPandas()
     if "path" in rows:
         rows["path"] = rows["path"].map(str)
-    by = sorted(map(str, rows.columns), key=lambda column: rows[column].dtype == float)  # what is exact comes first
+    by = sorted(map(str, rows.columns), key=lambda column: rows[column].dtype == float)  # exact columns first
     return rows.sort_values(by, ignore_index=True)
 
 
@@ -72,7 +72,7 @@ def assert_same_tables(spark: SparkSession, one: Path, other: Path) -> None:
         assert len(expected) or name in ("reports/slow_machines",)
 
 
-def test_what_cannot_be_used_is_counted_by_its_reason(batch: tuple[Summary, Path], came: Spoilt) -> None:
+def test_unusable_records_are_counted_by_reason(batch: tuple[Summary, Path], came: Spoilt) -> None:
     summary, _ = batch
     assert summary.quarantined == came.quarantined
     assert (summary.records, summary.runs) == (came.records, 1)
@@ -110,10 +110,10 @@ def test_a_stream_killed_anywhere_gives_the_same_tables_as_a_batch(
     parts = {path.name for path in (output / "hops").iterdir()}
     again = run_stream(spark, came.folder, output)
     assert (again.records, again.hops, again.quarantined) == (summary.records, summary.hops, summary.quarantined)
-    assert {path.name for path in (output / "hops").iterdir()} == parts  # nothing new came, nothing was made
+    assert {path.name for path in (output / "hops").iterdir()} == parts  # without new files no table is written
 
 
-def test_the_windows_of_a_run_are_read_without_spark_as_with_it(
+def test_the_windows_of_a_run_are_equal_if_read_with_or_without_spark(
     spark: SparkSession, batch: tuple[Summary, Path]
 ) -> None:
     _, output = batch
@@ -145,7 +145,7 @@ def test_a_followed_folder_has_tables_after_each_micro_batch(
         run_pipeline(spark, followed, output, window_s=0.5, follow=True, step=step)
     here = sum(hop["worker"] != "m1" for hop in truth.hops)
     assert 0 < here < len(truth.hops)
-    assert seen == [here, here, len(truth.hops)]  # the second: its records are taken, its tables not made yet
+    assert seen == [here, here, len(truth.hops)]  # the second: its records are ingested, its tables not written yet
 
 
 def _made(folder: Path) -> Path:
@@ -157,7 +157,7 @@ ODD, LIKE_ODD = "a [1] {b,c} *?\\ %20", "a 1 b x %20"  # a pattern that the othe
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_names_that_look_like_patterns_are_taken_as_they_are(
+def test_names_that_look_like_patterns_are_literal(
     spark: SparkSession, truth: Synthetic, tmp_path: Path, stream: bool
 ) -> None:
     run = truth.write(tmp_path / ODD / "r[1]")
@@ -231,7 +231,7 @@ def _at(name: str) -> Killer:
     return At()
 
 
-def test_refuses_inputs_that_do_not_match_the_tables(
+def test_rejects_inputs_that_do_not_match_the_tables(
     spark: SparkSession, came: Spoilt, batch: tuple[Summary, Path], tmp_path: Path
 ) -> None:
     _, output = batch

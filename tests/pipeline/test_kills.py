@@ -1,4 +1,4 @@
-"""A job whose process is killed, Java and all, and started again: nothing is lost, nothing is there twice."""
+"""A job whose process is killed, including Java, and restarted: no record is lost or duplicated."""
 
 import os
 import signal
@@ -19,8 +19,8 @@ from tests.pipeline.test_job import FILES, WINDOW_S, assert_same_tables
 
 pytestmark = pytest.mark.spark
 KILLS = {"stream": 2, "batch": 1}
-FURTHEST = 15  # steps until a kill, at most: fewer than any job has
-LONGEST_S = 0.5  # from the beginning of a step until the kill, at most
+FURTHEST = 15  # maximum number of steps until a kill: fewer than any job has
+LONGEST_S = 0.5  # maximum time from the start of a step until the kill
 
 JOB = f"""
 import sys
@@ -39,9 +39,9 @@ print("ended", flush=True)
 
 
 def start_and_kill(came: Path, output: Path, mode: str, random: Random) -> list[str]:
-    """Start a job in a process of its own, kill it while it is at some step, and return the steps begun.
+    """Start a job in a process of its own, kill it during some step, and return the started steps.
 
-    One that goes on where another was killed may have so little left that it ends by itself.
+    A job that continues where another was killed may have so few steps left that it ends by itself.
     """
     steps: list[str] = []
     until, late = random.randint(1, FURTHEST), random.uniform(0, LONGEST_S)
@@ -85,7 +85,7 @@ def undisturbed(spark: SparkSession, came: Spoilt, tmp_path_factory: pytest.Temp
 
 
 @pytest.mark.parametrize("mode", ["stream", "batch"])
-def test_a_job_whose_process_is_killed_gives_the_same_tables_when_it_is_started_again(
+def test_a_restarted_job_has_the_same_tables_after_its_process_was_killed(
     spark: SparkSession, came: Spoilt, undisturbed: Path, tmp_path: Path, mode: str
 ) -> None:
     seed = Random().randrange(10**6)

@@ -32,7 +32,7 @@ def landed(folder: Path) -> dict[str, list[Any]]:
 
 
 def read(folder: Path) -> list[Any]:
-    """Return what the source of landed batches makes of a finished folder."""
+    """Return the tuples that the source of landed batches reads from a finished folder."""
     source, rows = Landed(folder), []
     source.open(TaskContext("landed", 0, 1))
     for turn in range(100):
@@ -83,7 +83,7 @@ def test_an_incomplete_batch_is_written_again(spark: SparkSession, tmp_path: Pat
     assert landed(folder) == {batch_name(0): [{"word": "whole", "size": 1}]}
 
 
-def test_batches_without_their_checkpoint_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_batches_without_their_checkpoint_are_rejected(spark: SparkSession, tmp_path: Path) -> None:
     came, folder = tmp_path / "came", tmp_path / "landed"
     drop(came, "a.json", [{"word": "old", "size": 1}])
     stream = files_of(spark, came)

@@ -1,17 +1,17 @@
-"""Where a run is cut into phases, and what of each counts."""
+"""How a run is divided into phases, and which part of each counts."""
 
-from penstock.pipeline.phases import Event, cut
+from penstock.pipeline.phases import Event, divide_into_phases
 
 
 def spans(events: list[Event], end: float = 30.0, settle: float = 2.0) -> list[tuple[str, float, float, float]]:
-    return [(p.name, p.start, p.settled, p.end) for p in cut(events, 0.0, end, settle, "first")]
+    return [(p.name, p.start, p.settled, p.end) for p in divide_into_phases(events, 0.0, end, settle, "first")]
 
 
 def test_a_run_without_events_is_one_phase() -> None:
     assert spans([]) == [("first", 0.0, 2.0, 30.0)]
 
 
-def test_named_phases_cut_and_moves_only_delay_settling() -> None:
+def test_named_phases_divide_a_run_and_moves_only_delay_settling() -> None:
     events = [
         Event(0.1, "phase", "round-robin"),
         Event(15.0, "phase", "local-search"),
@@ -36,7 +36,7 @@ def test_a_move_soon_after_the_start_is_a_change() -> None:
     assert spans([Event(0.5, "apply", "heft")]) == [("first", 0.0, 0.25, 0.5), ("heft", 0.5, 2.5, 30.0)]
 
 
-def test_an_apply_names_its_phase_whatever_moves_come_with_it() -> None:
+def test_an_apply_names_its_phase_with_any_moves() -> None:
     events = [Event(10.0, "move", "a[0]"), Event(10.5, "apply", "heft"), Event(11.0, "move", "a[1]")]
     assert spans(events) == [("first", 0.0, 2.0, 10.0), ("heft", 10.0, 13.0, 30.0)]
 
@@ -53,11 +53,7 @@ def test_all_moves_of_a_plan_belong_to_its_phase_however_long_they_take() -> Non
 
 
 def test_a_plan_that_failed_claims_no_later_moves() -> None:
-    events = [
-        Event(10.0, "applying", "heft"),
-        Event(10.0, "apply failed", "heft"),
-        Event(20.0, "move", "a[0]"),
-    ]
+    events = [Event(10.0, "applying", "heft"), Event(10.0, "apply failed", "heft"), Event(20.0, "move", "a[0]")]
     assert [(name, start) for name, start, *_ in spans(events)] == [("first", 0.0), ("heft", 10.0), ("move a[0]", 20.0)]
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.model.errors import FileProblem, InvalidInput, UnknownName
 from penstock.pipeline.manifest import MANIFEST, Manifest
+from penstock.pipeline.patterns import literal
 from penstock.pipeline.reading import read_run
 from tests.pipeline.latency_tables import write_tables
 
@@ -33,7 +34,7 @@ def store(folder: Path, parts: dict[str, list[str]], derived: dict[str, str]) ->
     return made
 
 
-def test_reads_the_valid_part_of_a_run_alone(tmp_path: Path) -> None:
+def test_reads_only_the_valid_part_of_a_run(tmp_path: Path) -> None:
     made = store(tmp_path, {"000001": ["a b/c", "other"], "000002": ["a b/c"]}, {"a b/c": "000002", "other": "000001"})
     found = read_run(tmp_path, "a b/c")
     assert (found.run, found.window_s) == ("a b/c", 5.0)
@@ -60,7 +61,7 @@ def test_reads_tables_that_stand_alone(tmp_path: Path) -> None:
     assert len(found.shares) == 36
 
 
-def test_refuses_what_holds_no_windows(tmp_path: Path) -> None:
+def test_rejects_folders_without_windows(tmp_path: Path) -> None:
     with pytest.raises(FileProblem, match="expected the output of penstock models tables"):
         read_run(tmp_path)
     store(tmp_path, {}, {})
@@ -78,3 +79,15 @@ def test_refuses_what_holds_no_windows(tmp_path: Path) -> None:
     path.write_bytes(b"PAR1 nothing")
     with pytest.raises(FileProblem, match="table features cannot be read"):
         read_run(folder)
+
+
+def test_a_name_with_wildcards_becomes_a_pattern_that_only_it_matches() -> None:
+    assert literal(Path("/runs/word count-1,2: 50%#~")) == "/runs/word count-1,2: 50%#~"
+    assert literal(Path("/a[1]/{b,c}*?")) == r"/a\[1\]/\{b,c\}\*\?"
+    assert literal(Path("/back\\slash")) == r"/back\\slash"
+    assert literal(Path("runs:1")) == str(Path.cwd() / "runs:1")
+
+
+def test_rejects_names_without_a_hadoop_pattern() -> None:
+    with pytest.raises(FileProblem, match=r"^/runs/14:25/\[1\]: Spark cannot read a path with a colon and one of .*; "):
+        literal(Path("/runs/14:25/[1]"))

@@ -146,7 +146,7 @@ def test_a_report_takes_few_jobs_whatever_the_number_of_its_tables(
     assert spark.conf.get("spark.sql.shuffle.partitions") == before
 
 
-def test_telemetry_without_a_sampled_tuple_is_refused(spark: SparkSession, tmp_path: Path, truth: Synthetic) -> None:
+def test_telemetry_without_a_sampled_tuple_is_rejected(spark: SparkSession, tmp_path: Path, truth: Synthetic) -> None:
     rows = [record for record in truth.records if record["kind"] == "task"]
     rows[0] = rows[0] | {"queue": -1}
     write_records(tmp_path / "a.parquet", rows)
@@ -172,8 +172,8 @@ WILD = (1e308, -1e308, 1e300, 5e-324, 4e9, -4e9, 0.5, 0.0, math.nan, math.inf, -
 WILD_COUNTS = (2**63 - 1, -(2**63), 10**12, 0, -1)
 
 
-def test_wild_telemetry_is_reported_on(spark: SparkSession, tmp_path: Path, truth: Synthetic) -> None:
-    """One record of each kind with each of its numbers wild: whatever passes ingest must not break a report."""
+def test_extreme_telemetry_is_reported(spark: SparkSession, tmp_path: Path, truth: Synthetic) -> None:
+    """Give each number of one record of each kind extreme values: what passes ingest must not break a report."""
     telemetry = tmp_path / "telemetry"
     telemetry.mkdir()
     rows = list(truth.records)

@@ -1,4 +1,4 @@
-"""What a session refuses before it starts a JVM."""
+"""What a session rejects before it starts a JVM."""
 
 import socket
 from pathlib import Path
@@ -11,14 +11,14 @@ from penstock.pipeline.session import NoSpark, session
 
 def test_a_master_that_does_not_answer_is_named_at_once() -> None:
     with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))  # bound but not listening: nobody answers, and nobody else gets the port
+        free.bind(("127.0.0.1", 0))  # bound but not listening: no answer, and no other process gets the port
         where = f"127.0.0.1:{free.getsockname()[1]}"
         with pytest.raises(NoSpark) as refused, session("tests", f"spark://{where}"):
             pass
     assert f"'spark://{where}' does not answer, no connection to {where}" in str(refused.value)
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
         pytest.raises(FileProblem, match="cannot be created") as refused,

@@ -85,7 +85,7 @@ def test_gives_the_same_models_for_the_same_seed(spark: SparkSession, tables: Pa
         assert first.streams[name].kind == "linear"
 
 
-def test_refuses_tables_that_are_not_there_or_of_another_application(
+def test_rejects_missing_tables_or_those_of_another_application(
     spark: SparkSession, training: Training, tables: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(FileProblem, match="penstock models tables"):
@@ -102,7 +102,7 @@ def test_tables_whose_name_looks_like_a_pattern_are_read(spark: SparkSession, tm
     assert places == 3
 
 
-def test_refuses_windows_without_machine_capacities(spark: SparkSession, tmp_path: Path) -> None:
+def test_rejects_windows_without_machine_capacities(spark: SparkSession, tmp_path: Path) -> None:
     folder = write_tables(tmp_path / "before", seed=0, places=2)
     for name, column in (("task_windows", "machine_cpu"), ("edge_windows", "target_cpu")):
         path = folder / name / "part-0.parquet"
@@ -128,7 +128,7 @@ def test_whole_tuples_are_in_the_windows_of_the_tables(spark: SparkSession, trai
     assert trees.measured == [1.0, 4.0]
 
 
-def test_refuses_windows_of_which_none_shows_every_component(
+def test_rejects_windows_of_which_none_contains_every_component(
     spark: SparkSession, training: Training, tmp_path: Path
 ) -> None:
     folder = write_tables(tmp_path / "tables", seed=1, places=2)

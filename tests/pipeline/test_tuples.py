@@ -1,4 +1,4 @@
-"""Tuples: latency, completeness and the slowest way, against the same walked in plain Python."""
+"""Tuples: latency, completeness and the slowest path, against plain Python."""
 
 from itertools import pairwise
 
@@ -80,7 +80,7 @@ def _of_different_roots(truth: Synthetic) -> list[Row]:
     return [lines[0][0], lines[1][2], lines[2][1]]
 
 
-def test_a_tree_that_lacks_its_last_hop_takes_the_controllers_word(made: Steps, truth: Synthetic) -> None:
+def test_a_tree_without_its_last_hop_uses_the_controllers_record(made: Steps, truth: Synthetic) -> None:
     root = max(truth.roots, key=lambda root: len(slowest_way(truth, root["root"])))
     last = slowest_way(truth, root["root"])[-1]
     hops = made.hops.where((sf.col("root") == root["root"]) & (sf.col("id") != last["id"]))

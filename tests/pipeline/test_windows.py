@@ -1,4 +1,4 @@
-"""Windows: Li's features and labels, against pandas on the truth of a run, and by hand on a tiny one."""
+"""Windows: Li's features and labels, against pandas on the truth of a run, and computed by hand for a tiny one."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ CLOSE = 1e-6
 
 
 def features_of(truth: Synthetic, start: float) -> pd.DataFrame:
-    """Work out a row a window and task that stayed, from what is true."""
+    """Compute one row per window and task that stayed, from the truth."""
     rows = []
     for second in range(int(END_S)):
         for task in TASKS:
@@ -65,7 +65,7 @@ def same(found: DataFrame, expected: pd.DataFrame, keys: list[str]) -> None:
     assert len(rows) > 10
 
 
-def test_windows_are_as_pandas_makes_them(made: Steps, truth: Synthetic) -> None:
+def test_windows_equal_those_of_pandas(made: Steps, truth: Synthetic) -> None:
     start = min(root["due"] for root in truth.roots)
     own, passed = features_of(truth, start), hops_of(truth, start)
     starts = find_starts(made.good, made.clocks).cache()
@@ -133,7 +133,7 @@ def test_a_window_has_the_features_of_its_task_and_machine(spark: SparkSession) 
         hop(1, 10.0, 10.5, 0.1, "b[0]", ("m0/0", "m0/1")),
         hop(2, 11.0, 11.5, 0.3, "b[0]", ("m0/0", "m0/1")),
         hop(3, 11.0, 13.0, 0.2, "b[1]", ("m0/0", "m1/0")),
-        hop(4, 13.9, 14.1, 0.2, "b[1]", ("m0/0", "m1/0")),  # taken up in the next window
+        hop(4, 13.9, 14.1, 0.2, "b[1]", ("m0/0", "m1/0")),  # started in the next window
         hop(5, 11.0, 13.0, 0.2, "c[0]", ("m0/0", "m1/0")),
     ]
     good = spark.createDataFrame(rows, record_schema())
@@ -175,7 +175,7 @@ def test_a_worker_that_was_there_for_a_part_of_a_window_used_its_machine_for_tha
     assert row["used_cpu"] == pytest.approx(0.25 + (0.2 + 0.4) / 4)
 
 
-def test_many_clock_records_correct_each_time_by_the_one_before_it(spark: SparkSession) -> None:
+def test_each_time_is_corrected_by_the_clock_record_before_it(spark: SparkSession) -> None:
     offsets = {5.0: 1.0, 10.0: 2.0, 11.0: 0.0, 50.0: -3.0, 1e6: 7.0}
     rows = [record("clock", "m0", at, offset=offset, drift=0.0) for at, offset in offsets.items()]
     rows += [record("clock", "m1", 4.0, offset=0.0, drift=0.0), record("clock", "m2", 4.0, offset=9.0, drift=0.0)]

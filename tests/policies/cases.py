@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.estimate.evaluator import Evaluator
 from penstock.model.cluster import Cluster, Machine
-from penstock.model.placement import Infeasible, Placement
+from penstock.model.placement import MEMORY_SLACK, Constraint, Hop, Infeasible, Placement
+from penstock.model.routes import route_hops
 from penstock.model.topology import Component, Grouping, Kind, Stream, Topology
 from penstock.policies import checks, registry
-from penstock.policies.api import PlacementView
+from penstock.policies.api import PlacementPolicy, PlacementView
 from tests.shared_data import SHARED
 
 
@@ -38,11 +40,18 @@ def equal_machines(number: int, **settings: Any) -> Cluster:
 
 
 def answer(spec: str, view: PlacementView, seed: int = 0) -> Placement | Infeasible:
-    """What a policy answers; a placement is checked for validity, a refusal for truth."""
+    """Return the result of a policy; a placement must be valid, the reason of a refusal true."""
     result = registry.placement_policy(spec).place(view, np.random.default_rng(seed))
-    wrong = checks.violations(view, result) if isinstance(result, Placement) else checks.untruths(view, result)
+    wrong = checks.violations(view, result) if isinstance(result, Placement) else false_statements(view, result)
     assert wrong == [], wrong
     return result
+
+
+def rate_of(view: PlacementView, policy: PlacementPolicy, seed: int = 0) -> float:
+    """Return the estimated rate of a policy's placement."""
+    placement = policy.place(view, np.random.default_rng(seed))
+    assert isinstance(placement, Placement)
+    return Evaluator(view.topology, view.cluster).evaluate(placement).throughput_tps
 
 
 def placed(spec: str, view: PlacementView, seed: int = 0) -> list[int]:
@@ -126,3 +135,31 @@ def _tata_cluster(slots: list[dict[str, Any]]) -> Cluster:
             for number, own in processes.items()
         )
     )
+
+
+def false_statements(view: PlacementView, refusal: Infeasible) -> list[str]:
+    """Return the false statements of a refusal, one sentence each."""
+    found = [] if refusal.needed > refusal.available else [f"needs {refusal.needed:g}, has {refusal.available:g}"]
+    if refusal.constraint is Constraint.MEMORY and refusal.task is not None:
+        found += _free_room(view, refusal, refusal.task)
+    if refusal.constraint is Constraint.ROUTE and len(refusal.placed) == view.tasks.number:
+        slots = [refusal.placed[task] for task in range(view.tasks.number)]
+        if not isinstance(route_hops(view.tasks, view.slots, view.links, slots), Hop):
+            found.append("every stream has a route")
+    if refusal.constraint is Constraint.RESOURCE and not view.tasks.resources:
+        found.append("no task needs a resource")
+    return found
+
+
+def _free_room(view: PlacementView, refusal: Infeasible, task: int) -> list[str]:
+    slots = view.slots
+    slot_free, machine_free = slots.memory_mb.copy(), slots.machine_memory_mb.copy()
+    able, component = view.machines_with_resources(task), view.tasks.component
+    for other, slot in refusal.placed.items():
+        slot_free[slot] -= view.tasks.memory_mb[other]
+        machine_free[slots.machine[slot]] -= view.tasks.memory_mb[other]
+        if view.conflicts is not None and view.conflicts[component[task], component[other]]:
+            able[slots.machine[slot]] = False
+    allowed = able[slots.machine] & ((view.pins[task] < 0) | (slots.machine == view.pins[task]))
+    room = np.minimum(slot_free, machine_free[slots.machine])[allowed].max(initial=-np.inf)
+    return [f"task {task} fits into {room:g} MB"] if view.tasks.memory_mb[task] <= room * (1 - MEMORY_SLACK) else []

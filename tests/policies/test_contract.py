@@ -1,4 +1,4 @@
-"""What every placement policy promises, asked of all that are registered."""
+"""The contract of placement policies, tested on all that are registered."""
 
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
@@ -18,14 +18,14 @@ from penstock.model.topology import Component, Grouping, Kind, Stream, Topology
 from penstock.policies import checks, registry
 from penstock.policies.api import PlacementPolicy, PlacementView
 from penstock.policies.registry import PolicyKind
-from tests.policies.cases import answer, chain, equal_machines, machines_of
+from tests.policies.cases import answer, chain, equal_machines, false_statements, machines_of
 
 NAMES = registry.names(PolicyKind.PLACEMENT)
 SPECS = {  # a limit in seconds is not repeatable
     "local-search": "local-search:steps=200,seconds=none",
     "sparcle-refined": "sparcle-refined:seconds=none",
 }
-FEWER_MACHINES = {  # asked to place on thirty instead of a thousand, and why
+FEWER_MACHINES = {  # placed on thirty machines instead of a thousand, and why
     "optimal": "it solves an integer program with a variable for every task and machine",
     "predictive": "it scores every task on every machine",
     "predictive-search": "it scores every task on every machine, several times",
@@ -103,7 +103,7 @@ def test_places_every_task_validly(name: str) -> None:
 
 
 @EVERY
-def test_answers_the_same_for_the_same_seed(name: str) -> None:
+def test_equal_seeds_give_equal_placements(name: str) -> None:
     first, again = (answer(spec(name), view_of(diamond(), UNEQUAL), seed=7) for _ in range(2))
     assert first == again
 
@@ -125,7 +125,7 @@ def test_leaves_the_view_unchanged(name: str) -> None:
 
 
 @EVERY
-def test_places_all_on_the_one_machine_there_is(name: str) -> None:
+def test_places_all_tasks_on_a_single_machine(name: str) -> None:
     placed = placement(name, view_of(diamond(), equal_machines(1, slots=2)))
     assert len(placed.slots) == 8
 
@@ -141,11 +141,7 @@ def test_places_components_of_one_task(name: str) -> None:
 def test_puts_pinned_components_on_their_machines(name: str, cluster: Cluster) -> None:
     source, *middle, sink = diamond().components
     first, last = cluster.machines[3].name, cluster.machines[2].name
-    pinned = (
-        msgspec.structs.replace(source, pinned=first),
-        *middle,
-        msgspec.structs.replace(sink, pinned=last),
-    )
+    pinned = (msgspec.structs.replace(source, pinned=first), *middle, msgspec.structs.replace(sink, pinned=last))
     view = view_of(Topology(name="pinned", components=pinned, streams=diamond().streams), cluster)
     machine = machines_of(view, placement(name, view).slots)
     assert machine[:2].tolist() == [3, 3]
@@ -173,7 +169,7 @@ def labelled(cluster: Cluster, *machines: int) -> Cluster:
 
 @EVERY
 @pytest.mark.parametrize("cluster", [UNEQUAL, a_line()], ids=["mesh", "line"])
-def test_puts_tasks_on_machines_with_the_label_that_they_ask_for(name: str, cluster: Cluster) -> None:
+def test_puts_tasks_on_machines_with_the_required_label(name: str, cluster: Cluster) -> None:
     source, left, *others = diamond().components
     parts = (msgspec.structs.replace(source, on="camera"), msgspec.structs.replace(left, on="camera"), *others)
     view = view_of(Topology(name="on", components=parts, streams=diamond().streams), labelled(cluster, 1, 3))
@@ -183,7 +179,7 @@ def test_puts_tasks_on_machines_with_the_label_that_they_ask_for(name: str, clus
 
 @EVERY
 @pytest.mark.parametrize("cluster", [UNEQUAL, a_line()], ids=["mesh", "line"])
-def test_keeps_tasks_apart_that_may_not_share_a_machine(name: str, cluster: Cluster) -> None:
+def test_respects_anti_affinity(name: str, cluster: Cluster) -> None:
     source, left, right, sink = diamond().components
     parts = (
         msgspec.structs.replace(source, anti_affinity=("in",)),
@@ -300,10 +296,10 @@ def small_clusters(draw: st.DrawFn) -> Cluster:
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(view=small_cases())
-def test_is_valid_or_says_truly_why_not(name: str, view: PlacementView) -> None:
+def test_is_valid_or_refuses_with_a_true_reason(name: str, view: PlacementView) -> None:
     result = registry.placement_policy(spec(name)).place(view, np.random.default_rng(0))
     if isinstance(result, Placement):
         assert checks.violations(view, result) == []
     else:
-        assert checks.untruths(view, result) == []
+        assert false_statements(view, result) == []
         assert result.reason

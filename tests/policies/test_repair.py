@@ -1,4 +1,4 @@
-"""The repair of placements against brute force, and what it gives up when not all can be had."""
+"""The repair of placements against brute force, and which constraints it relaxes first."""
 
 from itertools import product
 from typing import Any
@@ -13,16 +13,16 @@ from penstock.model.objective import Objective
 from penstock.model.placement import MEMORY_SLACK
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 from penstock.policies.api import PlacementView
-from penstock.policies.repair import Repair, gain
+from penstock.policies.repair import Repair, relative_gain
 from tests.policies.cases import chain, cluster, equal_machines
 
 Placed = NDArray[np.int32]
 GROUPINGS = (Grouping.SHUFFLE, Grouping.FIELDS, Grouping.FORWARD, Grouping.GLOBAL, Grouping.ALL)
-WAYS = 3000  # to place the lost tasks, at most, of cases in which all are tried
+WAYS = 3000  # maximum number of placements of the lost tasks in cases where all are tried
 
 
 def a_view(application: Application, machines: Cluster, objective: Objective) -> PlacementView:
-    """A view whose scores do not look at memory."""
+    """Return a view whose scores ignore memory."""
     roomy = tuple(
         Machine(name=m.name, cores=m.cores, slots=m.slots, speed=m.speed, network_mbps=m.network_mbps, memory_mb=1e15)
         for m in machines.machines
@@ -84,7 +84,7 @@ class Loss:
         )
 
     def measure(self, slots: list[int]) -> tuple[float, float]:
-        """The memory beyond what there is, and the score."""
+        """Return the excess memory and the score."""
         assert self.view.evaluate is not None
         machine = self.view.slots.machine[slots]
         limit = self.view.slots.machine_memory_mb
@@ -93,7 +93,7 @@ class Loss:
         return excess, float(self.view.evaluate(np.array([slots], dtype=np.int32))[0])
 
     def best(self) -> tuple[float, float]:
-        """The same of the best of all ways to place the lost tasks, one after another."""
+        """Return the same for the best of all placements of the lost tasks."""
         lost, found = np.flatnonzero(self.kept < 0), []
         for slots in product(np.flatnonzero(self.opened), repeat=len(lost)):
             row = self.kept.copy()
@@ -109,7 +109,7 @@ def losses(objective: Objective, seeds: range, fewest: int = 2) -> list[Loss]:
 
 
 @pytest.mark.parametrize("objective", [Objective.THROUGHPUT, Objective.DELAY, Objective.TRAFFIC])
-def test_finds_the_best_of_all_ways_where_it_can_try_them(objective: Objective) -> None:
+def test_finds_the_optimum_if_it_can_try_all_placements(objective: Objective) -> None:
     cases = losses(objective, range(40))
     assert len(cases) >= 20
     for loss in cases:
@@ -119,7 +119,7 @@ def test_finds_the_best_of_all_ways_where_it_can_try_them(objective: Objective) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", [Objective.THROUGHPUT, Objective.DELAY, Objective.TRAFFIC])
-def test_comes_close_to_the_best_where_it_searches(objective: Objective) -> None:
+def test_is_close_to_the_optimum_if_it_searches(objective: Objective) -> None:
     cases = losses(objective, range(40, 100), fewest=16)
     assert len(cases) >= 20
     close = []
@@ -131,7 +131,7 @@ def test_comes_close_to_the_best_where_it_searches(objective: Objective) -> None
     assert np.mean(close) >= 0.95
 
 
-def test_leaves_every_task_whose_slot_is_open_where_it_is() -> None:
+def test_tasks_in_open_slots_stay() -> None:
     for loss in losses(Objective.THROUGHPUT, range(40)):
         placed = np.array(Repair(rows=100).complete(loss.view, loss.kept, loss.opened))
         stays = loss.kept >= 0
@@ -139,20 +139,20 @@ def test_leaves_every_task_whose_slot_is_open_where_it_is() -> None:
         assert loss.opened[placed].all()
 
 
-def test_gives_the_same_answer_again() -> None:
+def test_is_repeatable() -> None:
     for loss in losses(Objective.THROUGHPUT, range(20)):
         answers = [Repair(rows=64).complete(loss.view, loss.kept, loss.opened) for _ in range(2)]
         assert answers[0] == answers[1]
 
 
-def test_spreads_tasks_that_cost_nothing() -> None:
+def test_spreads_tasks_without_cost() -> None:
     view = a_view(as_application((1, 6, 1)), equal_machines(4), Objective.THROUGHPUT)
     kept, opened = np.array([0, 0, 1, 2, -1, -1, -1, -1], dtype=np.int32), np.array([True, True, True, False])
     placed = Repair(rows=16).complete(view, kept, opened)
     assert sorted(np.bincount(placed).tolist()) == [2, 3, 3]
 
 
-def test_keeps_a_pin_as_long_as_its_machine_is_there() -> None:
+def test_respects_a_pin_while_its_machine_exists() -> None:
     application = as_application((1, 2, 1), cpu=1.0, pinned="m1")
     view = a_view(application, equal_machines(3, slots=2, cores=2), Objective.THROUGHPUT)
     kept = np.full(4, -1, dtype=np.int32)
@@ -162,7 +162,7 @@ def test_keeps_a_pin_as_long_as_its_machine_is_there() -> None:
     assert set(gone) == {0, 1, 4, 5}
 
 
-def test_keeps_to_machines_with_a_resource_as_long_as_there_is_one() -> None:
+def test_uses_machines_with_a_resource_while_there_is_one() -> None:
     made = as_application((1, 1, 1), cpu=1.0)
     needy = Component(name="c1", cpu=1.0, resources={"gpu": 1.0})
     application = Application(
@@ -177,7 +177,7 @@ def test_keeps_to_machines_with_a_resource_as_long_as_there_is_one() -> None:
     assert Repair().complete(view, kept, np.array([True, False, True]))[1] in (0, 2)
 
 
-def test_goes_beyond_memory_by_as_little_as_it_can() -> None:
+def test_exceeds_memory_as_little_as_possible() -> None:
     application = as_application((1, 3, 1), cpu=1.0, memory_mb=100.0)
     machines = cluster(*(Machine(name=f"m{i}", memory_mb=mb) for i, mb in enumerate((150.0, 350.0, 1000.0))))
     view = a_view(application, machines, Objective.THROUGHPUT)
@@ -189,13 +189,13 @@ def test_goes_beyond_memory_by_as_little_as_it_can() -> None:
     assert held[1] <= 3
 
 
-def test_refuses_when_no_slot_is_open() -> None:
+def test_raises_if_no_slot_is_open() -> None:
     view = a_view(as_application((1, 1)), equal_machines(2), Objective.THROUGHPUT)
     with pytest.raises(ValueError, match="no slot is open"):
         Repair().complete(view, np.array([-1, 0], dtype=np.int32), np.array([False, False]))
 
 
-def test_extends_to_an_open_machine_with_as_few_moves_as_help() -> None:
+def test_extends_to_an_open_machine_with_few_moves() -> None:
     view = a_view(as_application((1, 4, 1), cpu=1.0, grouping=Grouping.FIELDS), equal_machines(3), Objective.THROUGHPUT)
     placed = np.array([0, 0, 0, 1, 1, 1], dtype=np.int32)
     moves = Repair().extend(view, placed, np.array([False, False, True]), most=6)
@@ -209,7 +209,7 @@ def test_extends_to_an_open_machine_with_as_few_moves_as_help() -> None:
     assert {slot for _, slot in moves} == {2}
 
 
-def test_extends_by_no_more_moves_than_allowed_and_never_moves_what_is_pinned() -> None:
+def test_extends_within_the_limit_of_moves_and_never_moves_pinned_tasks() -> None:
     view = a_view(as_application((1, 6, 1), cpu=1.0), equal_machines(2), Objective.THROUGHPUT)
     placed, opened = np.zeros(8, dtype=np.int32), np.array([False, True])
     assert len(Repair().extend(view, placed, opened, most=2)) == 2
@@ -243,5 +243,5 @@ def test_finds_moves_that_help_only_together() -> None:
     ("before", "after", "share"),
     [(100.0, 110.0, 0.1), (-10.0, -9.0, 0.1), (np.inf, np.inf, 0.0), (100.0, 90.0, -0.1), (-np.inf, 5.0, np.inf)],
 )
-def test_gain_is_relative_whatever_the_sign(before: float, after: float, share: float) -> None:
-    assert gain(before, after) == pytest.approx(share)
+def test_gain_is_relative_for_both_signs(before: float, after: float, share: float) -> None:
+    assert relative_gain(before, after) == pytest.approx(share)

@@ -1,4 +1,4 @@
-"""Which routing policy each stream has, which it cannot have, and how a user says it."""
+"""Which routing policy each stream has, which it cannot have, and how a user specifies it."""
 
 import pytest
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ KEYED = ["fields", "partial-key"]
 
 
 def application(grouping: Grouping) -> Application:
-    """Return a source, an operator behind a stream that any task will do for, and a sink behind one of a grouping."""
+    """Return a source, an operator behind a shuffled stream, and a sink behind a stream of a grouping."""
     return Application(
         name="chain",
         components=(
@@ -37,7 +37,7 @@ def refusal(policies: TuplePolicies, grouping: Grouping = Grouping.SHUFFLE) -> s
 
 
 @pytest.mark.parametrize("grouping", FIXED)
-def test_a_stream_that_decides_itself_has_no_policy(grouping: Grouping) -> None:
+def test_a_stream_whose_grouping_decides_has_no_policy(grouping: Grouping) -> None:
     assert routings(TuplePolicies(routing="potus"), application(grouping)) == {"a->b": "potus"}
     told = refusal(TuplePolicies(streams={"b->c": "potus"}), grouping)
     problem = f"routing: stream b->c is grouped by {grouping}, which determines the task of each tuple, got 'potus'"
@@ -55,7 +55,7 @@ def test_a_stream_by_partial_key_has_policies_that_compare_two_tasks(policy: str
 
 @pytest.mark.parametrize("policy", names(PolicyKind.ROUTING))
 @pytest.mark.parametrize("grouping", [Grouping.SHUFFLE, Grouping.LOCAL_OR_SHUFFLE])
-def test_a_stream_that_any_task_will_do_for_has_every_policy_without_keys(policy: str, grouping: Grouping) -> None:
+def test_a_shuffled_stream_may_have_every_policy_without_keys(policy: str, grouping: Grouping) -> None:
     policies = TuplePolicies(streams={"b->c": policy})
     if policy in KEYED:
         assert "has no keys" in refusal(policies, grouping)
@@ -63,12 +63,12 @@ def test_a_stream_that_any_task_will_do_for_has_every_policy_without_keys(policy
         assert routings(policies, application(grouping)) == {"b->c": policy}
 
 
-def test_the_policy_of_a_stream_comes_before_that_of_the_application() -> None:
+def test_the_policy_of_a_stream_overrides_that_of_the_application() -> None:
     policies = TuplePolicies(routing="potus:v=1", streams={"b->c": "shuffle"})
     assert routings(policies, application(Grouping.SHUFFLE)) == {"a->b": "potus:v=1", "b->c": "shuffle"}
 
 
-def test_an_application_leaves_streams_alone_for_which_its_policy_is_not() -> None:
+def test_the_policy_of_an_application_does_not_apply_to_other_groupings() -> None:
     chain = application(Grouping.PARTIAL_KEY)
     assert routings(TuplePolicies(routing="round-robin"), chain) == {"a->b": "round-robin"}
     assert routings(TuplePolicies(routing="partial-key"), chain) == {}
@@ -83,7 +83,7 @@ def test_an_application_leaves_streams_alone_for_which_its_policy_is_not() -> No
         ("partial-key", Grouping.SHUFFLE, "partial-key"),
     ],
 )
-def test_a_policy_that_no_stream_can_have_is_refused_with_the_streams_and_their_groupings(
+def test_a_policy_that_no_stream_can_have_is_rejected_with_the_streams_and_their_groupings(
     policy: str, grouping: Grouping, wanted: str
 ) -> None:
     ends = (Component(name="b", kind=Kind.SOURCE), Component(name="c", kind=Kind.SINK, parallelism=2))
@@ -94,7 +94,7 @@ def test_a_policy_that_no_stream_can_have_is_refused_with_the_streams_and_their_
     assert str(found.value) == f"routing: no stream can have '{policy}'; there are b->c by {grouping}; {remedy}"
 
 
-def test_streams_that_tell_each_other_prices_weigh_cost_alike() -> None:
+def test_streams_that_exchange_prices_must_have_equal_v() -> None:
     policies = TuplePolicies(routing="potus-plus:v=2", streams={"b->c": "potus-plus:v=5"})
     problem = "routing: prices of streams are added, but a->b has v=2, b->c has v=5"
     assert refusal(policies) == f"{problem}; use equal values, or prices=false for one"
@@ -114,13 +114,13 @@ def test_streams_that_tell_each_other_prices_weigh_cost_alike() -> None:
         (TuplePolicies(sending="longest-backlog-first:tau=-1"), "sending.longest-backlog-first.tau: expected a number"),
     ],
 )
-def test_what_is_not_known_is_refused_with_what_is(policies: TuplePolicies, problem: str) -> None:
+def test_unknown_names_are_rejected_with_the_choices(policies: TuplePolicies, problem: str) -> None:
     told = refusal(policies)
     assert told.startswith(problem)
     assert "\n" not in told
 
 
-def test_a_user_changes_what_is_named_and_leaves_the_rest() -> None:
+def test_a_change_affects_only_named_streams() -> None:
     before = TuplePolicies(routing="potus", streams={"a->b": "shuffle"}, sending="random", slot_ms=2.0)
     assert changed(before, None, None, None) == before
     after = changed(before, ["b->c=potus-plus:v=2", "least-loaded"], None, 5)
@@ -130,7 +130,7 @@ def test_a_user_changes_what_is_named_and_leaves_the_rest() -> None:
     assert changed(before, "potus:v=4", None, None).routing == "potus:v=4"
 
 
-def test_what_a_plan_does_not_name_stays() -> None:
+def test_streams_that_a_plan_does_not_name_keep_their_policy() -> None:
     before = TuplePolicies(routing="potus", streams={"a->b": "shuffle"}, sending="random", slot_ms=2.0)
     assert over(before, TuplePolicies()) == before
     assert over(before, TuplePolicies(routing="least-loaded")) == replace(before, routing="least-loaded")
@@ -139,7 +139,7 @@ def test_what_a_plan_does_not_name_stays() -> None:
     assert over(before, TuplePolicies(routing="none", sending="none")) == replace(before, routing="", sending="")
 
 
-def test_what_is_told_keeps_that_there_is_to_be_none() -> None:
+def test_none_is_kept_in_a_change() -> None:
     named = parse_policies(["none", "a->b=none"], "none", None)
     assert named == TuplePolicies(routing="none", streams={"a->b": "none"}, sending="none")
     check_names(named)
@@ -147,7 +147,7 @@ def test_what_is_told_keeps_that_there_is_to_be_none() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a->b=", "=potus", "="])
-def test_a_policy_without_a_name_is_refused(text: str) -> None:
+def test_a_policy_without_a_name_is_rejected(text: str) -> None:
     with pytest.raises(PenstockError) as found:
         changed(TuplePolicies(), [text], None, None)
     problem = f"routing: expected POLICY or STREAM=POLICY, got {text!r}; name a policy, or none"
@@ -156,19 +156,19 @@ def test_a_policy_without_a_name_is_refused(text: str) -> None:
         changed(TuplePolicies(), None, "", None)
 
 
-def test_says_which_streams_a_policy_for_all_leaves_to_their_groupings() -> None:
+def test_names_the_streams_to_which_a_policy_for_all_does_not_apply() -> None:
     chain = application(Grouping.FIELDS)
     assert kept_groupings(TuplePolicies(routing="potus"), chain) == {"b->c": "fields"}
     assert kept_groupings(TuplePolicies(sending="random"), chain) == {}
     assert kept_groupings(TuplePolicies(streams={"a->b": "potus"}), chain) == {}
 
 
-def test_a_slot_takes_some_time() -> None:
+def test_a_slot_must_be_longer_than_zero() -> None:
     with pytest.raises(PenstockError, match="slot_ms: expected a number > 0, got -1; choose another, or omit it"):
         changed(TuplePolicies(), None, None, -1)
 
 
-def test_a_slot_is_refused_where_no_policy_is_in_force() -> None:
+def test_a_slot_is_rejected_if_no_policy_is_in_force() -> None:
     with pytest.raises(PenstockError) as found:
         changed(TuplePolicies(), None, None, 5)
     problem = "slot_ms: no policy in force uses slots, got 5"
@@ -177,13 +177,13 @@ def test_a_slot_is_refused_where_no_policy_is_in_force() -> None:
     assert changed(TuplePolicies(), "potus", None, 5) == TuplePolicies(routing="potus", slot_ms=5.0)
 
 
-def test_policies_are_told_in_words() -> None:
+def test_policies_are_described_in_words() -> None:
     assert TuplePolicies(slot_ms=3.0).texts == {}
     told = TuplePolicies(routing="potus", streams={"a->b": "shuffle"}, slot_ms=0.5).texts
     assert told == {"routing": "potus", "routing of a->b": "shuffle", "slot": "0.5 ms"}
 
 
 @pytest.mark.parametrize("texts", [["potus", "shuffle"], ["a->b=potus", "a->b=shuffle"]])
-def test_two_routings_for_the_same_streams_are_refused(texts: list[str]) -> None:
+def test_two_routings_for_the_same_streams_are_rejected(texts: list[str]) -> None:
     with pytest.raises(PenstockError, match=r"given twice for .*, again as .*shuffle'; remove one"):
         changed(TuplePolicies(), texts, None, None)

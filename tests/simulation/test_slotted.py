@@ -12,7 +12,7 @@ from penstock.model.placement import Placement
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 from penstock.planning.planner import Planner
 from penstock.policies.registry import routing_policy
-from penstock.sim.slotted import Arrivals, Outcome, simulate
+from penstock.sim.slotted import Arrivals, SlottedResult, simulate
 from penstock.simulation.slotted import (
     LookAhead,
     RoutingComparison,
@@ -260,7 +260,7 @@ def test_a_routing_is_rejected_if_keys_decide_everything() -> None:
     assert simulate_application(keyed, ["fields"], slots=50, check=True).results[0].outcomes[0].tuples > 0
 
 
-def outcome(response: float, cost: float) -> Outcome:
+def outcome(response: float, cost: float) -> SlottedResult:
     empty = simulate_application(setting(), ["shuffle"], arrivals=Constant(rate=300.0), slots=20).results[0].outcomes[0]
     return empty._replace(response=response, cost=cost)
 

@@ -5,15 +5,7 @@ import numpy as np
 import pytest
 
 from penstock.estimate.offline import offline_optimum
-from penstock.workloads.adversaries import (
-    Send,
-    batches,
-    bernoulli,
-    bursts,
-    overtaken_queue,
-    random_cases,
-    staircase,
-)
+from penstock.workloads.adversaries import Send, batches, bernoulli, bursts, overtaken_queue, random_cases, staircase
 from penstock.workloads.arrivals import Counts
 
 
@@ -80,7 +72,7 @@ def test_staircase_is_hard_for_every_rule(rule: Callable[[int], Send], queues: i
     assert largest_backlog(arrivals, rule(queues)) >= harmonic(queues) * 3 - 1e-9
 
 
-def test_staircase_hands_out_no_backlog_that_a_rule_could_change() -> None:
+def test_the_backlog_of_staircase_cannot_be_changed() -> None:
     def thief(backlogs: Counts) -> int:
         queue = int(np.argmax(backlogs))
         backlogs[:] = 0
@@ -90,7 +82,7 @@ def test_staircase_hands_out_no_backlog_that_a_rule_could_change() -> None:
 
 
 @pytest.mark.parametrize("queues", [3, 5, 10])
-def test_overtaken_queue_grows_under_rules_that_do_not_look_at_backlogs(queues: int) -> None:
+def test_overtaken_queue_grows_under_rules_that_ignore_backlogs(queues: int) -> None:
     arrivals = overtaken_queue(queues, depth=4)
     assert offline_optimum(arrivals) == 4
     assert largest_backlog(arrivals, in_turn(queues)) >= 4 * (queues - 1)
@@ -107,7 +99,7 @@ def test_random_arrivals_have_their_load(draw: Callable[..., Counts]) -> None:
     assert drawn.mean(axis=0) == pytest.approx(np.full(4, 0.225), rel=0.12)
 
 
-def test_kinds_differ_in_how_tuples_come_together() -> None:
+def test_kinds_differ_in_burstiness() -> None:
     rng = np.random.default_rng(3)
     single, burst, batch = (draw(20_000, 4, 0.9, rng) for draw in (bernoulli, bursts, batches))
     assert single.max() == 1
@@ -137,4 +129,4 @@ def test_largest_first_stays_within_its_competitive_ratio_on_random_cases() -> N
         reached = largest_backlog(case, largest_first)
         assert optimum <= reached <= (3 + ceil(log2(case.shape[1]))) * optimum
         optima.append(optimum)
-    assert max(optima) >= 5  # the cases are not idle ones
+    assert max(optima) >= 5  # the cases have load

@@ -6,9 +6,8 @@ import pytest
 from penstock.model.errors import InvalidInput, UnknownName
 from penstock.model.taskgraph import expand_tasks
 from penstock.model.topology import Grouping, Kind
-from penstock.workloads.applications import APPLICATIONS, application
+from penstock.workloads.applications import APPLICATIONS, application, face_detection
 from penstock.workloads.clusters import cluster
-from penstock.workloads.face_detection import face_detection
 
 SIZES = {
     "word-count": [6, 8, 8, 8],
@@ -42,7 +41,7 @@ def test_three_at_once_fit_the_dissertations_cluster(name: str) -> None:
     assert 3 * memory <= sum(machine.memory_mb for machine in cluster("li-10").machines)
 
 
-def test_words_go_by_key_and_lines_do_not() -> None:
+def test_words_are_grouped_by_key_and_lines_are_not() -> None:
     groupings = {s.label: s.grouping for s in application("word-count").streams}
     assert groupings == {
         "source->split": Grouping.SHUFFLE,
@@ -57,7 +56,7 @@ def test_a_log_line_is_both_indexed_and_counted() -> None:
     assert np.add.reduceat(tasks.gain, tasks.first[:-1]) == pytest.approx(np.ones(len(found.components)))
 
 
-def test_only_the_stated_load_is_given() -> None:
+def test_only_a_stated_load_is_known() -> None:
     loads = {name: application(name).offered_tps for name in SIZES}
     assert loads.pop("continuous-queries-large") == pytest.approx(6650)
     assert set(loads.values()) == {None}
@@ -99,11 +98,11 @@ def test_settings_change_the_size() -> None:
     assert application("word-count:splitters=4,counters=2").task_count == 6 + 4 + 2 + 8
 
 
-def test_unknown_name_answers_with_the_choices() -> None:
-    with pytest.raises(UnknownName, match=r"application: nothing is named 'wordcount'; did you mean word-count"):
+def test_an_unknown_name_is_rejected_with_the_choices() -> None:
+    with pytest.raises(UnknownName, match=r"application: unknown name 'wordcount'; did you mean word-count"):
         application("wordcount")
 
 
-def test_rejects_a_size_of_nothing() -> None:
+def test_rejects_a_size_of_zero() -> None:
     with pytest.raises(InvalidInput, match=r"application\.word-count\.splitters: expected a whole number ≥ 1, got '0'"):
         application("word-count:splitters=0")

@@ -113,7 +113,7 @@ def test_rate_steps_up_at_its_time() -> None:
     assert counts[500:].mean() == pytest.approx(150.0, rel=0.02)
 
 
-def test_rate_may_step_to_nothing() -> None:
+def test_rate_may_step_to_zero() -> None:
     counts = StepChange(rate=100.0, factor=0.0, at=2.5).counts(5, np.random.default_rng(2))
     assert (counts[:3] > 0).all()
     assert counts[3:].tolist() == [0, 0]
@@ -158,6 +158,6 @@ def test_a_trace_may_be_named_alone(tmp_path: Path) -> None:
         arrivals("trcae.csv")
 
 
-def test_unknown_name_answers_with_the_choices() -> None:
-    with pytest.raises(UnknownName, match="arrivals: nothing is named 'bursty'; there are constant, diurnal"):
+def test_an_unknown_name_is_rejected_with_the_choices() -> None:
+    with pytest.raises(UnknownName, match="arrivals: unknown name 'bursty'; there are constant, diurnal"):
         arrivals("bursty:rate=1")

@@ -36,7 +36,7 @@ def test_every_name_creates_a_cluster_of_that_name(name: str) -> None:
         ("jellyfish", 16, 24, 64),
     ],
 )
-def test_has_the_size_its_name_promises(name: str, machines: int, switches: int, links: int) -> None:
+def test_has_the_size_in_its_name(name: str, machines: int, switches: int, links: int) -> None:
     found = cluster(name)
     assert (len(found.machines), len(found.switches), len(found.links)) == (machines, switches, links)
 
@@ -60,7 +60,7 @@ def test_random_machines_differ() -> None:
     assert all(m.slots == m.cores for m in machines)
 
 
-def test_settings_and_seed_decide_what_is_drawn() -> None:
+def test_settings_and_seed_determine_a_random_cluster() -> None:
     found = cluster("hetero:machines=20,seed=3")
     assert found.name == "hetero:machines=20,seed=3"
     assert found.machines == hetero(20, 3).machines
@@ -89,8 +89,8 @@ def test_rejects_a_wrong_setting(spec: str, message: str) -> None:
     assert str(refused.value) == message
 
 
-def test_unknown_name_answers_with_the_choices() -> None:
-    with pytest.raises(UnknownName, match=r"cluster: nothing is named 'lan'; there are complete-6, fat-tree"):
+def test_an_unknown_name_is_rejected_with_the_choices() -> None:
+    with pytest.raises(UnknownName, match=r"cluster: unknown name 'lan'; there are complete-6, fat-tree"):
         cluster("lan")
 
 

@@ -52,7 +52,7 @@ def test_every_type_of_tuple_is_known() -> None:
         assert Any not in [flow.stream_type(outlet) for outlet, _ in flow.inputs()]
 
 
-def test_a_rate_is_shared_by_the_sources_as_their_tasks_are() -> None:
+def test_a_rate_is_divided_among_sources_by_their_tasks() -> None:
     found = dataflow("word-count-two-sources:sources=1,second_sources=3", rate=500).application
     assert found.rate_tps == {"queue-source": 125.0, "file-source": 375.0}
 
@@ -65,7 +65,7 @@ def test_parameters_of_the_run_may_be_in_the_text() -> None:
 
 
 @pytest.mark.parametrize("process", ["poisson:rate=70", Poisson(rate=70)])
-def test_tuples_may_come_by_an_arrival_process(process: Any) -> None:
+def test_tuples_may_follow_an_arrival_process(process: Any) -> None:
     flow = dataflow("log-processing", arrivals=process)
     source = flow.parts["source"].logic()
     assert isinstance(source, Generated)
@@ -73,7 +73,7 @@ def test_tuples_may_come_by_an_arrival_process(process: Any) -> None:
     assert flow.application.rate_tps == {"source": 70.0}
 
 
-def test_seeds_give_other_tuples() -> None:
+def test_other_seeds_give_other_tuples() -> None:
     made = []
     for seed in (0, 1):
         source = dataflow("word-count", seed=seed).parts["source"].logic()
@@ -82,7 +82,7 @@ def test_seeds_give_other_tuples() -> None:
     assert made[0] != made[1]
 
 
-def test_an_input_is_read_in_place_of_what_would_be_generated(tmp_path: Path) -> None:
+def test_an_input_replaces_generated_tuples(tmp_path: Path) -> None:
     file = tmp_path / "some.log"
     file.write_text("a line\n")
     source = dataflow("log-processing", input=file).parts["source"].logic()
@@ -103,12 +103,12 @@ def test_an_input_is_read_in_place_of_what_would_be_generated(tmp_path: Path) ->
         ),
         ("word-count", {"rate": -3}, r"^application\.word-count\.rate: expected a number > 0.*, got -3"),
         ("word-count", {"rate": 5, "arrivals": "poisson:rate=5"}, r"expected rate or arrivals"),
-        ("word-count", {"arrivals": "poison:rate=5"}, r"arrivals: nothing is named 'poison'"),
+        ("word-count", {"arrivals": "poison:rate=5"}, r"arrivals: unknown name 'poison'"),
         ("word-count", {"count": 5, "input": "x"}, r"count: expected no count with the input 'x'"),
         ("word-count:repeat=true", {}, r"repeat: expected an input as well"),
     ],
 )
-def test_says_what_is_wrong(spec: str, settings: dict[str, Any], message: str) -> None:
+def test_invalid_settings_are_rejected_by_name(spec: str, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message) as caught:
         dataflow(spec, **settings)
     if "did you mean word-count" in message or "those that run" in message:

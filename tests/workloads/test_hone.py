@@ -35,7 +35,7 @@ def test_a_link_without_queues_is_rejected() -> None:
         hone_link(0)
 
 
-def test_arrivals_are_turned_to_tasks_by_slots_and_the_sink_has_none() -> None:
+def test_arrivals_are_per_task_and_slot_and_the_sink_has_none() -> None:
     counts = np.array([[1, 0], [2, 3], [0, 4]])
     assert link_arrivals(counts).tolist() == [[1, 2, 0], [0, 3, 4], [0, 0, 0]]
 
@@ -61,13 +61,13 @@ def test_equal_seeds_are_equal_draws(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_queue_takes_the_whole_load(kind: str) -> None:
+def test_one_queue_has_the_whole_load(kind: str) -> None:
     counts = draw_arrivals(kind, SLOTS, 1, 0.8, np.random.default_rng(0))
     assert counts.shape == (SLOTS, 1)
     assert counts.sum() / SLOTS == pytest.approx(0.8, rel=0.2)
 
 
-def test_the_hot_queue_has_its_share_and_the_others_are_alike() -> None:
+def test_the_hot_queue_has_its_share_and_the_others_are_equal() -> None:
     totals = drawn("hot-queue").sum(axis=0)
     assert totals[0] / totals.sum() == pytest.approx(HOT_SHARE, abs=0.02)
     assert totals[1:].max() < 1.3 * totals[1:].min()
@@ -99,7 +99,7 @@ def test_bursts_make_a_queue_vary_more_than_poisson_does() -> None:
 
 
 @needs_shared
-def test_traces_keep_that_queues_differ_and_add_up_to_the_load() -> None:
+def test_traces_keep_the_differences_of_queues_and_add_up_to_the_load() -> None:
     assert traces_folder() == SHARED / "arrivals"
     counts = drawn("trace")
     assert counts.sum() / SLOTS == pytest.approx(LOAD, abs=0.001)
@@ -117,6 +117,6 @@ def test_bursts_at_every_scale_are_generated_without_a_trace(monkeypatch: pytest
     assert made_up.sum() / SLOTS == pytest.approx(LOAD, rel=0.1)
 
 
-def test_an_unknown_kind_is_answered_with_the_choices() -> None:
+def test_an_unknown_kind_is_rejected_with_the_choices() -> None:
     with pytest.raises(UnknownName, match=r"no arrivals are named 'poison'; did you mean poisson\?"):
         draw_arrivals("poison", 10, 2, 0.5, np.random.default_rng(0))

@@ -1,4 +1,4 @@
-"""POTUS's systems are as the paper has them, and as full as asked."""
+"""POTUS's systems are those of the paper, with the given utilisation."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ SLOTS = 4000
 
 
 def loads(setting: PotusWorkload) -> list[Floats]:
-    """Return the utilisation of every operator's tasks, application by application, where streams split evenly."""
+    """Return the utilisation of every operator's tasks, by application, if streams split evenly."""
     found, first = [], 0
     for placed in setting.applications:
         tasks = expand_tasks(placed.topology)
@@ -28,13 +28,13 @@ def loads(setting: PotusWorkload) -> list[Floats]:
 
 @pytest.mark.parametrize("fabric", ["jellyfish", "fat-tree"])
 @pytest.mark.parametrize("utilisation", [0.5, 0.8])
-def test_the_fullest_component_of_every_application_has_the_given_utilisation(fabric: str, utilisation: float) -> None:
+def test_the_busiest_component_of_every_application_has_the_given_utilisation(fabric: str, utilisation: float) -> None:
     setting = potus_workload(fabric, seed=3, utilisation=utilisation)  # type: ignore[arg-type]
     assert [load.max() for load in loads(setting)] == pytest.approx([utilisation] * 5)
     assert min(load.min() for load in loads(setting)) < utilisation
 
 
-def test_a_balanced_system_is_as_full_everywhere() -> None:
+def test_a_balanced_system_has_equal_utilisation_everywhere() -> None:
     for load in loads(potus_workload(seed=4, utilisation=0.9, balanced=True)):
         assert load == pytest.approx(0.9)
 
@@ -101,7 +101,7 @@ def _depth(topology: object) -> int:
     return max(level.values())
 
 
-def test_arrivals_have_the_settings_rates_and_come_to_sources_only() -> None:
+def test_arrivals_have_the_given_rates_and_only_at_sources() -> None:
     setting = potus_workload(seed=2)
     for kind in ("poisson", "self-similar"):
         counts = arrival_counts(setting, kind, SLOTS, np.random.default_rng(0))
@@ -117,7 +117,7 @@ def test_longer_poisson_arrivals_start_like_shorter_ones() -> None:
 
 
 @needs_shared
-def test_a_trace_has_the_rate_of_every_source_and_another_moment_for_each() -> None:
+def test_a_trace_has_the_rate_of_every_source_and_starts_elsewhere_for_each() -> None:
     setting = potus_workload(seed=2)
     counts = arrival_counts(setting, "trace", SLOTS, np.random.default_rng(0), SHARED / "arrivals")
     fed = setting.rates > 0

@@ -13,10 +13,10 @@ from penstock.workloads.sparcle import (
     MEMORY,
     SHAPES,
     Scarcity,
-    draw_application,
     draw_instance,
-    draw_network,
     full_duplex,
+    random_application,
+    random_network,
     references,
 )
 from tests.shared_data import needs_shared
@@ -40,7 +40,7 @@ def test_the_diamond_has_more_tasks_and_streams_than_the_linear_graph() -> None:
     assert len(diamond.streams) > len(linear.streams)
 
 
-def test_every_task_processes_one_tuple_a_data_unit_and_streams_carry_their_bits() -> None:
+def test_every_task_processes_one_tuple_per_data_unit_and_streams_carry_their_bits() -> None:
     setting = draw_instance("star", "diamond", Scarcity(), 3)
     gain = Planner(*setting).view.tasks.gain
     assert gain.tolist() == [1.0] * len(gain)
@@ -49,7 +49,7 @@ def test_every_task_processes_one_tuple_a_data_unit_and_streams_carry_their_bits
     assert max(megabits) <= 1.5
 
 
-def test_a_seed_produces_the_same_draws_whatever_is_scarce() -> None:
+def test_a_seed_produces_the_same_draws_for_any_scarcity() -> None:
     bare, rich = (
         draw_instance("line", "linear", Scarcity(), 7),
         draw_instance("line", "linear", Scarcity(2.0, 10.0, 3.0), 7),
@@ -66,16 +66,16 @@ def test_a_seed_produces_the_same_draws_whatever_is_scarce() -> None:
 
 
 def test_full_duplex_links_have_full_bandwidth_in_each_direction() -> None:
-    shared = draw_network("star", Scarcity(), np.random.default_rng(1))
+    shared = random_network("star", Scarcity(), np.random.default_rng(1))
     both = full_duplex(shared)
     assert len(both.links) == 2 * len(shared.links)
     assert all(link.directed for link in both.links)
     assert {link.bandwidth_mbps for link in both.links} == {link.bandwidth_mbps for link in shared.links}
 
 
-def test_promises_are_the_applications_own() -> None:
-    cluster = draw_network("star", Scarcity(), np.random.default_rng(1))
-    made = draw_application("linear", cluster, np.random.default_rng(2), name="a", guaranteed_tps=0.5)
+def test_each_application_has_its_own_guarantee() -> None:
+    cluster = random_network("star", Scarcity(), np.random.default_rng(1))
+    made = random_application("linear", cluster, np.random.default_rng(2), name="a", guaranteed_tps=0.5)
     assert (made.name, made.guaranteed_tps) == ("a", 0.5)
 
 

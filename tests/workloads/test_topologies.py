@@ -43,7 +43,7 @@ def test_forty_percent_of_neighbours_are_equally_parallel(jobs: list[Application
 
 
 def test_thirty_percent_of_jobs_are_equally_parallel_throughout(jobs: list[Application]) -> None:
-    """Chains of two operators are so in 40 %, as each is a pair of neighbours; longer ones hardly ever by chance."""
+    """Chains of two operators are so in 40 % of cases, as each is a pair of neighbours; longer ones rarely."""
     longer = [len(set(inner(job))) == 1 for job in jobs if len(inner(job)) > 2]
     assert np.mean(longer) == pytest.approx(0.3, abs=0.04)
 
@@ -94,7 +94,7 @@ def test_layers_fork_and_join() -> None:
     assert max(sum(s.target == c.name for s in found.streams) for c in found.components) > 1
 
 
-def test_makes_ten_thousand_tasks() -> None:
+def test_generates_ten_thousand_tasks() -> None:
     assert layered(components=100, parallelism=100, depth=10).task_count == 10_000
 
 

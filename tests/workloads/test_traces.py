@@ -32,7 +32,7 @@ def test_reads_counts_by_line(tmp_path: Path) -> None:
 
 
 def test_reads_values_by_time(tmp_path: Path) -> None:
-    """The clocks of many countries stood still at that hour; the trace's do not."""
+    """Many countries changed their clocks at that hour; the trace does not."""
     trace = read_trace(written(tmp_path, VALUES))
     assert (trace.total, trace.seconds) == (8, 900)
 
@@ -109,7 +109,7 @@ def test_rejects_a_malformed_trace(tmp_path: Path, text: str, message: str) -> N
     length=st.integers(0, 20),
     junk=st.text(max_size=8),
 )
-def test_a_spoilt_trace_is_read_or_rejected_in_one_line(
+def test_a_damaged_trace_is_read_or_rejected_in_one_line(
     tmp_path_factory: pytest.TempPathFactory, text: str, at: int, length: int, junk: str
 ) -> None:
     path = tmp_path_factory.mktemp("spoilt") / "trace"

@@ -79,7 +79,7 @@ def card(sends_mbps: float, receives_mbps: float) -> str:
 def estimate(name: str, value: float) -> str:
     """Format one of a plan's estimates, whose unit is the suffix of its name: `throughput_tps`, `delay_ms`."""
     if name.endswith("_bytes_per_tuple"):
-        return f"{name.removesuffix('_bytes_per_tuple').replace('_', ' ')} {size(value)} a source tuple"
+        return f"{name.removesuffix('_bytes_per_tuple').replace('_', ' ')} {size(value)} per source tuple"
     what, _, unit = name.rpartition("_")
     if what and unit in _UNITS:
         return f"{what.replace('_', ' ')} {number(value)} {_UNITS[unit]}"

@@ -1,11 +1,14 @@
 """The reference of commands and options, generated from the tree of commands."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from typer.core import TyperArgument, TyperOption
 
 from penstock.cli.tree import TREE, Entry, LazyCommand, Section
+
+VALUES = {"path": "PATH", "float": "NUMBER", "int": "INTEGER"}  # by Python type; others: TEXT
 
 
 def commands() -> str:
@@ -40,13 +43,20 @@ def _describe(entry: Entry, path: str) -> Iterator[str]:
     yield from ((command.help or "").strip(), "")
     if rows := [_row(_name(one), one, context) for one in arguments]:
         yield from ("| argument | meaning |", "|---|---|", *rows, "")
-    if rows := [_row(_record(one, context)[0], one, context) for one in options]:
+    if rows := [_row(_option(one, context), one, context) for one in options]:
         yield from ("| option | meaning |", "|---|---|", *rows, "")
     yield from ("```bash", (command.epilog or "").removeprefix("Example: "), "```")
 
 
 def _name(argument: TyperArgument) -> str:
     return argument.metavar or str(argument.name).upper()
+
+
+def _option(option: TyperOption, context: Any) -> str:
+    """Return the syntax of an option, with the kind of its value in place of a Python type."""
+    return re.sub(
+        r"<(?:list\[)?(.+?)(?: range|\])?>", lambda found: VALUES.get(found[1], "TEXT"), _record(option, context)[0]
+    )
 
 
 def _record(parameter: TyperArgument | TyperOption, context: Any) -> tuple[str, str]:

@@ -13,14 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.estimate.flow_rounds import (
-    Indices,
-    feel_receivers,
-    flow_down,
-    per_cost,
-    share_out,
-    within_machines,
-)
+from penstock.estimate.flow_rounds import Indices, feel_receivers, flow_down, per_cost, share_out, within_machines
 from penstock.model.kernel import kernel
 from penstock.model.taskgraph import FORWARD, Bools, Floats, Ints
 

@@ -245,11 +245,7 @@ def _entry(called: str, of: str, name: str, regressor: Regressor) -> _Entry:
 def _arrays(number: int, regressor: Regressor) -> dict[str, Floats]:
     scaling = regressor.scaling
     ranges = np.stack([scaling.centre, scaling.spread, scaling.least, scaling.most, scaling.limit])  # [5, F]
-    return {
-        f"{number}/ranges": ranges,
-        f"{number}/vectors": regressor.vectors,
-        f"{number}/weights": regressor.weights,
-    }
+    return {f"{number}/ranges": ranges, f"{number}/vectors": regressor.vectors, f"{number}/weights": regressor.weights}
 
 
 def _regressor(path: Path, entry: _Entry, number: int, arrays: Mapping[str, Floats], width: int) -> Regressor:

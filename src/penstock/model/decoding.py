@@ -18,11 +18,6 @@ _RAISED = (msgspec.MsgspecError, ValueError, TypeError, ArithmeticError, Recursi
 class Undecodable(ValueError):
     """Bytes that do not hold the expected value; the text is one line, and `__cause__` is the decoder's own error."""
 
-    @property
-    def validation(self) -> msgspec.ValidationError | None:
-        """The error about a decoded value that is not of the expected type; None if the bytes could not be decoded."""
-        return self.__cause__ if isinstance(self.__cause__, msgspec.ValidationError) else None
-
 
 def guard(decode: Callable[[Any], T]) -> Callable[[Any], T]:
     """Return a function that decodes like `decode` and raises only `Undecodable`."""

@@ -23,12 +23,7 @@ from penstock.model.topology import Application
 E = TypeVar("E", bound=Entity)
 
 _TELLTALE: dict[str, type[Entity]] = {"machines": Cluster, "components": Application, "tasks": Plan}
-_NOUN: dict[type[Entity], str] = {
-    Cluster: "a cluster",
-    Application: "an application",
-    Plan: "a plan",
-    Costs: "costs",
-}
+_NOUN: dict[type[Entity], str] = {Cluster: "a cluster", Application: "an application", Plan: "a plan", Costs: "costs"}
 
 
 def load_application(path: str | Path) -> Application:

@@ -150,12 +150,12 @@ def part(function: Callable[P, R]) -> Callable[P, R]:
 class _Announcer(Listener):
     """Logs once, before the first compilation, that compiling may take a minute."""
 
-    told = False
+    logged = False
 
     def on_start(self, event: Event) -> None:
         """Log the message, once."""
-        if not self.told:
-            self.told = True
+        if not self.logged:
+            self.logged = True
             _LOG.info("compiling inner loops for this machine, once after installation; it may take a minute …")
 
     def on_end(self, event: Event) -> None:

@@ -40,7 +40,6 @@ class Constraint(StrEnum):
 
     MEMORY = "memory"
     SLOTS = "slots"
-    PIN = "pin"
     ANTI_AFFINITY = "anti-affinity"
     CPU = "cpu"
     RESOURCE = "resource"

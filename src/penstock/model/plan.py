@@ -1,7 +1,7 @@
 """A plan: every decision about an application on a cluster, by name, for files and for people.
 
 A `Placement` contains numbers, for policies and estimators. A `Plan` contains the same by name, and the application,
-cluster and policy that it is based on. Digests of application and cluster prevent applying it to others by mistake.
+cluster and policy that it is based on. Digests of application and cluster prevent applying it to others by accident.
 """
 
 import hashlib

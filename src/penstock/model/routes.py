@@ -94,15 +94,7 @@ def widest_tree(links: Links, load: Floats, bits: float, source: int, last: int)
 
 @part
 def set_widest(
-    links: Links,
-    load: Floats,
-    bits: float,
-    source: int,
-    last: int,
-    width: Floats,
-    tail: Ints,
-    via: Ints,
-    reached: Ints,
+    links: Links, load: Floats, bits: float, source: int, last: int, width: Floats, tail: Ints, via: Ints, reached: Ints
 ) -> None:
     """Set the tree of widest paths until `last` is settled; `reached` [V] is scratch space for unsettled nodes."""
     width[:] = 0.0

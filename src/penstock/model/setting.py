@@ -19,7 +19,7 @@ from penstock.model.entity import Entity, type_hints
 from penstock.model.errors import InvalidInput
 
 _WORDS = {int: "integer", float: "number", str: "text", bool: "true or false"}
-BOUNDLESS = 1e9  # a bound beyond this keeps numbers representable; nobody needs to know it
+BOUNDLESS = 1e9  # a bound beyond this keeps numbers representable; not documented
 _SIGNS = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
 
 

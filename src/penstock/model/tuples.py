@@ -25,8 +25,7 @@ class TuplePolicies(Entity, frozen=True):
     streams: Annotated[dict[str, str], Meta(description="Routing policies of single streams: label -> policy.")] = {}
     sending: Annotated[str, Meta(description="Sending policy: which out-queue sends first.")] = ""
     slot_ms: Annotated[
-        Positive | None,
-        Meta(description="Milliseconds between two routing decisions of an out-queue. Default: 1."),
+        Positive | None, Meta(description="Milliseconds between two routing decisions of an out-queue. Default: 1.")
     ] = None
 
     def _check(self) -> None:

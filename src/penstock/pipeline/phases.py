@@ -51,7 +51,7 @@ def events(good: DataFrame, clocks: DataFrame) -> DataFrame:
     return on_controller_clock(good.where(wanted), clocks, ("at",)).select("at", "event", "detail").orderBy("at")
 
 
-def cut(happened: Sequence[Event], start: float, end: float, settle_s: float, first: str) -> list[Phase]:
+def divide_into_phases(happened: Sequence[Event], start: float, end: float, settle_s: float, first: str) -> list[Phase]:
     """Divide a run from `start` to `end` into phases; `first` names phases that no event names.
 
     Changes within `settle_s` of each other are one change. A phase settles for `settle_s` after its last change, but

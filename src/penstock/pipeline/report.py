@@ -19,7 +19,7 @@ from penstock.pipeline.clocks import clocks as clock_table
 from penstock.pipeline.hops import component, each_once
 from penstock.pipeline.hops import hops as make_hops
 from penstock.pipeline.ingest import read_telemetry, rejection_reason, split_records, telemetry_files
-from penstock.pipeline.phases import Event, Phase, cut, events
+from penstock.pipeline.phases import Event, Phase, divide_into_phases, events
 from penstock.pipeline.report_rows import (
     ComponentTimes,
     EdgeTimes,
@@ -123,7 +123,7 @@ def _summed_up(
         raise NothingToReport(_why_nothing(about, read.reasons))
     first = " with ".join(filter(None, (about["policy"], about["tuples"])))
     happened = [Event(**row) for row in found["events"].to_pylist()]
-    phases = cut(happened, start, math.nextafter(last, math.inf), settle_s, first)
+    phases = divide_into_phases(happened, start, math.nextafter(last, math.inf), settle_s, first)
     step("computing tables")
     tails = tables.task_tails(hops, phases)
     found = collect_tables(
@@ -214,8 +214,8 @@ def _policies(described: Mapping[str, Any]) -> str:
 
 
 def _why_nothing(about: Mapping[str, Any], reasons: Sequence[Reason]) -> str:
-    said = f", {sum(row.count for row in reasons)} in quarantine, mostly: {reasons[0].reason}" if reasons else ""
-    return f"telemetry: no sampled tuple among {about['records']} records{said}; run longer, or sample more tuples"
+    invalid = f", {sum(row.count for row in reasons)} in quarantine, mostly: {reasons[0].reason}" if reasons else ""
+    return f"telemetry: no sampled tuple among {about['records']} records{invalid}; run longer, or sample more tuples"
 
 
 def _phase_results(

@@ -188,14 +188,14 @@ def _settings(name: str, master: str, folder: Path, brief: bool = True) -> Spark
 
 def _start(conf: SparkConf, folder: Path) -> SparkSession:
     """Start a session whose Java process logs to a file, not to the user's terminal."""
-    said = folder / "spark.log"
+    output = folder / "spark.log"
     try:
         if SparkContext._gateway is None:  # a process keeps its Java process when sessions end
-            with said.open("wb") as log:
+            with output.open("wb") as log:
                 SparkContext._ensure_initialized(gateway=_launch(conf, log), conf=conf)
         return SparkSession(SparkContext(conf=conf))
     except (PySparkException, Py4JError, RuntimeError, ValueError) as error:
-        master, reason = conf.get("spark.master"), _reason(str(error), _text(said))
+        master, reason = conf.get("spark.master"), _reason(str(error), _text(output))
         raise NoSpark(f"master: {master!r} started no session, {reason}; check the URL and that it runs") from None
 
 

@@ -18,7 +18,7 @@ from penstock.model.taskgraph import task_names
 from penstock.model.topology import Application
 from penstock.planning.planner import Planner
 from penstock.policies.api import PlacementView
-from penstock.policies.repair import Repair, gain
+from penstock.policies.repair import Repair, relative_gain
 from penstock.runtime.controller.run_spec import Complete, place_on_fewest
 
 ROOMY_MB = 1e15  # memory of a machine for scoring, which ignores memory
@@ -130,4 +130,4 @@ def _worth(view: PlacementView, before: np.ndarray, after: np.ndarray) -> bool:
     old, new = (float(score) for score in view.evaluate(np.array([before, after], dtype=np.int32)))
     if view.objective == Objective.BALANCED:  # the score is already a relative gain
         return new - old >= WORTH
-    return gain(old, new) >= WORTH
+    return relative_gain(old, new) >= WORTH

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from penstock.policies.forecast.api import Forecaster
     from penstock.policies.forecast.backtest import Score, backtest
     from penstock.policies.placement.draft import Draft
+    from penstock.policies.placement.rearrangement import make_room
     from penstock.policies.registry import (
         PolicyKind,
         forecaster,
@@ -33,6 +34,7 @@ else:
             "penstock.policies.forecast.api": "Forecaster",
             "penstock.policies.forecast.backtest": "Score, backtest",
             "penstock.policies.placement.draft": "Draft",
+            "penstock.policies.placement.rearrangement": "make_room",
             "penstock.policies.registry": (
                 "PolicyKind, forecaster, names, placement_policy, routing_policy, sending_policy "
             ),
@@ -55,6 +57,7 @@ __all__ = [
     "TuplePolicies",
     "backtest",
     "forecaster",
+    "make_room",
     "names",
     "placement_policy",
     "routing_policy",

@@ -72,7 +72,7 @@ class RoutingPolicy(Protocol):
     __slots__ = ()
 
     keyed: ClassVar[bool]
-    """Whether tuples' keys matter: then `tuples.routing.route_keyed` decides."""
+    """Whether tuples' keys matter: then `tuples.routing.choose_keyed` decides."""
 
     looks: ClassVar[bool] = False
     """Whether it uses the load of the tasks that it selects from."""

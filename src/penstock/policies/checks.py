@@ -1,14 +1,11 @@
-"""Check the results of policies, so that policies need not do so themselves.
-
-`violations` lists the errors of a placement, `untruths` those of a refusal: its reason must be true.
-"""
+"""Check the placements of policies, so that policies need not do so themselves."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from penstock.model.placement import MEMORY_SLACK, Constraint, Hop, Infeasible, Placement
-from penstock.model.routes import hop_bits, route_hops
+from penstock.model.placement import MEMORY_SLACK, Placement
+from penstock.model.routes import hop_bits
 from penstock.model.taskgraph import Ints, task_names
 from penstock.policies.api import PlacementView
 
@@ -81,31 +78,3 @@ def _broken_routes(view: PlacementView, placement: Placement) -> list[str]:
             if node != hop.target:
                 found.append(f"the route of {label} ends at node {node}")
     return found
-
-
-def untruths(view: PlacementView, refusal: Infeasible) -> list[str]:
-    """Return the false statements of a refusal, one sentence each."""
-    found = [] if refusal.needed > refusal.available else [f"needs {refusal.needed:g}, has {refusal.available:g}"]
-    if refusal.constraint is Constraint.MEMORY and refusal.task is not None:
-        found += _room_after_all(view, refusal, refusal.task)
-    if refusal.constraint is Constraint.ROUTE and len(refusal.placed) == view.tasks.number:
-        slots = [refusal.placed[task] for task in range(view.tasks.number)]
-        if not isinstance(route_hops(view.tasks, view.slots, view.links, slots), Hop):
-            found.append("every stream has a route")
-    if refusal.constraint is Constraint.RESOURCE and not view.tasks.resources:
-        found.append("no task needs a resource")
-    return found
-
-
-def _room_after_all(view: PlacementView, refusal: Infeasible, task: int) -> list[str]:
-    slots = view.slots
-    slot_free, machine_free = slots.memory_mb.copy(), slots.machine_memory_mb.copy()
-    able, component = view.machines_with_resources(task), view.tasks.component
-    for other, slot in refusal.placed.items():
-        slot_free[slot] -= view.tasks.memory_mb[other]
-        machine_free[slots.machine[slot]] -= view.tasks.memory_mb[other]
-        if view.conflicts is not None and view.conflicts[component[task], component[other]]:
-            able[slots.machine[slot]] = False
-    allowed = able[slots.machine] & ((view.pins[task] < 0) | (slots.machine == view.pins[task]))
-    room = np.minimum(slot_free, machine_free[slots.machine])[allowed].max(initial=-np.inf)
-    return [f"task {task} fits into {room:g} MB"] if view.tasks.memory_mb[task] <= room * (1 - MEMORY_SLACK) else []

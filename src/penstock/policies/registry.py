@@ -41,14 +41,10 @@ _PLACEMENT = "penstock.policies.placement"
 _PLACEMENTS: dict[str, Entry] = {
     "round-robin": Entry(f"{_PLACEMENT}.round_robin:RoundRobin", "Storm's default", "deal tasks to slots in turn"),
     "i-storm": Entry(
-        f"{_PLACEMENT}.i_storm:IStorm",
-        "TATA's improved Storm",
-        "round-robin, hosts with the most slots first",
+        f"{_PLACEMENT}.i_storm:IStorm", "TATA's improved Storm", "round-robin, hosts with the most slots first"
     ),
     "flink": Entry(
-        f"{_PLACEMENT}.flink:Flink",
-        "Flink's default",
-        "one pipeline per slot, machines filled one after another",
+        f"{_PLACEMENT}.flink:Flink", "Flink's default", "one pipeline per slot, machines filled one after another"
     ),
     "flink-spread": Entry(
         f"{_PLACEMENT}.flink_spread:FlinkSpread",
@@ -56,29 +52,17 @@ _PLACEMENTS: dict[str, Entry] = {
         "one pipeline per slot, spread over machines",
     ),
     "r-storm": Entry(
-        f"{_PLACEMENT}.r_storm:RStorm",
-        "Peng et al. 2015",
-        "nearest machine in cpu, memory and network space",
+        f"{_PLACEMENT}.r_storm:RStorm", "Peng et al. 2015", "nearest machine in cpu, memory and network space"
     ),
     "t-storm": Entry(
-        f"{_PLACEMENT}.t_storm:TStorm",
-        "Xu et al. 2014",
-        "busiest tasks first, where they add least traffic",
+        f"{_PLACEMENT}.t_storm:TStorm", "Xu et al. 2014", "busiest tasks first, where they add least traffic"
     ),
     "t-heron": Entry(
-        f"{_PLACEMENT}.t_heron:THeron",
-        "POTUS's placement",
-        "busiest tasks first, least traffic between containers",
+        f"{_PLACEMENT}.t_heron:THeron", "POTUS's placement", "busiest tasks first, least traffic between containers"
     ),
-    "heft": Entry(
-        f"{_PLACEMENT}.heft:Heft",
-        "Topcuoglu et al. 2002",
-        "highest upward rank first, earliest finish",
-    ),
+    "heft": Entry(f"{_PLACEMENT}.heft:Heft", "Topcuoglu et al. 2002", "highest upward rank first, earliest finish"),
     "vne": Entry(
-        f"{_PLACEMENT}.vne:NodeRanking",
-        "Cheng et al. 2011",
-        "match tasks and machines by topology-aware rank",
+        f"{_PLACEMENT}.vne:NodeRanking", "Cheng et al. 2011", "match tasks and machines by topology-aware rank"
     ),
     "sparcle": Entry(
         f"{_PLACEMENT}.sparcle:Sparcle",
@@ -102,11 +86,7 @@ _PLACEMENTS: dict[str, Entry] = {
     ),
     "random": Entry(f"{_PLACEMENT}.random:Random", "SPARCLE, Li", "any slot that has room, evenly at random"),
     "cloud-only": Entry(f"{_PLACEMENT}.cloud_only:CloudOnly", "SPARCLE", "all on the most powerful machine"),
-    "local-search": Entry(
-        f"{_PLACEMENT}.local_search:LocalSearch",
-        "Penstock",
-        "simulated annealing on the objective",
-    ),
+    "local-search": Entry(f"{_PLACEMENT}.local_search:LocalSearch", "Penstock", "simulated annealing on the objective"),
     "predictive": Entry(
         f"{_PLACEMENT}.predictive:Predictive",
         "Li's Algorithm 1",
@@ -118,9 +98,7 @@ _PLACEMENTS: dict[str, Entry] = {
         "predictive, then the best move or swap until none helps",
     ),
     "optimal": Entry(
-        f"{_PLACEMENT}.optimal:Optimal",
-        "Penstock",
-        "exact: MILP for rate and traffic, exhaustive if tiny",
+        f"{_PLACEMENT}.optimal:Optimal", "Penstock", "exact: MILP for rate and traffic, exhaustive if tiny"
     ),
 }
 

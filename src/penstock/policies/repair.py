@@ -87,7 +87,7 @@ def _steps(case: "_Case", placed: Placed, most: int, choose: Callable[[Placed], 
     return np.array(steps)
 
 
-def gain(before: float, after: float) -> float:
+def relative_gain(before: float, after: float) -> float:
     """Return the relative improvement of a score; 0 if it is undefined."""
     if before == after or not np.isfinite(after):
         return 0.0

@@ -7,7 +7,7 @@ from penstock.model.lazy_imports import lazy_imports
 if TYPE_CHECKING:
     from penstock.model.costs import Costs
     from penstock.sim.events import Twin, TwinRun, TwinSpan
-    from penstock.sim.slotted import Arrivals, Outcome, simulate
+    from penstock.sim.slotted import Arrivals, SlottedResult, simulate
     from penstock.simulation.slotted import SlottedApplication, simulate_application
     from penstock.simulation.twin import simulate_events
     from penstock.workloads.potus import PotusWorkload, arrival_counts, potus_workload
@@ -17,7 +17,7 @@ else:
         {
             "penstock.model.costs": "Costs",
             "penstock.sim.events": "Twin, TwinRun, TwinSpan",
-            "penstock.sim.slotted": "Arrivals, Outcome, simulate",
+            "penstock.sim.slotted": "Arrivals, SlottedResult, simulate",
             "penstock.simulation.slotted": "SlottedApplication, simulate_application",
             "penstock.simulation.twin": "simulate_events",
             "penstock.workloads.potus": "PotusWorkload, arrival_counts, potus_workload",
@@ -27,9 +27,9 @@ else:
 __all__ = [
     "Arrivals",
     "Costs",
-    "Outcome",
     "PotusWorkload",
     "SlottedApplication",
+    "SlottedResult",
     "Twin",
     "TwinRun",
     "TwinSpan",

@@ -24,7 +24,7 @@ from penstock.model.topology import Application, Topology
 from penstock.model.tuples import TuplePolicies, over
 from penstock.policies.registry import PolicyKind, forecaster, names, routing_policy, sending_policy
 from penstock.policies.streams import SPREADING, routings
-from penstock.sim.slotted import Arrivals, Outcome, simulate
+from penstock.sim.slotted import Arrivals, SlottedResult, simulate
 from penstock.workloads.arrivals import Poisson
 
 DEFAULT_SLOTS, DEFAULT_SLOT_MS = 10_000, 10.0
@@ -66,7 +66,7 @@ class RoutingResult(NamedTuple):
     """The results of one routing, by seed."""
 
     routing: str
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[SlottedResult, ...]
 
     def mean(self, measure: str) -> float:
         """Return the mean over seeds of an outcome's field."""

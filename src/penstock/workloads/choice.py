@@ -27,5 +27,5 @@ def choose(kind: str, table: Mapping[str, Choice[T]], spec: str) -> T:
     """Build what a text specifies: a name in the table, or `name:parameter=value,parameter=value`."""
     name, _, settings = spec.partition(":")
     if name not in table:
-        raise UnknownName(kind, f"nothing is named {name!r}; {nearest(name, table)}")
+        raise UnknownName(kind, f"unknown name {name!r}; {nearest(name, table)}")
     return build(f"{kind}.{name}", table[name].builder, settings, table[name].preset)

@@ -21,7 +21,6 @@ from penstock.workloads.choice import Choice, Seed, choose
 
 FIELD_MS, CLOUD_MS = 1.0, 10.0  # latencies of field and cloud links
 GIGABIT = 1000.0  # in Mbps
-EDGE_SWITCHES = 8  # of the fat-tree
 HETEROGENEOUS_SHARE = 0.72  # of TATA's slot graphs
 SLOT_CPU = (20, 40)
 SLOT_MEMORY_MB = (1024, 2048)
@@ -145,11 +144,11 @@ def fabric(
         case "complete":
             return networks.complete(machines, capacities, seed)
         case "fat-tree":
-            if machines % EDGE_SWITCHES:
-                raise InvalidInput(
-                    "machines", f"expected a multiple of the {EDGE_SWITCHES} edge switches, got {machines}"
-                )
-            return networks.fat_tree(servers=machines // EDGE_SWITCHES, capacities=capacities, seed=seed)
+            servers, rest = divmod(machines, networks.EDGE_SWITCHES)
+            if rest:
+                problem = f"expected a multiple of the {networks.EDGE_SWITCHES} edge switches, got {machines}"
+                raise InvalidInput("machines", problem)
+            return networks.fat_tree(servers, capacities, seed)
         case "jellyfish":
             return networks.jellyfish(servers=machines, capacities=capacities, seed=seed)
 

@@ -19,7 +19,7 @@ from penstock.model.spec import build
 from penstock.model.topology import Application
 from penstock.workloads.applications import APPLICATIONS
 from penstock.workloads.choice import Choice
-from penstock.workloads.running.feed import Feed
+from penstock.workloads.running.blueprint import Feed
 from penstock.workloads.running.log_processing import log_processing_flow
 from penstock.workloads.running.synthetic import any_dataflow
 from penstock.workloads.running.word_count import word_count_flow

@@ -55,6 +55,7 @@ class Capacities(Entity, frozen=True):
 
 
 EQUAL = Capacities()
+PODS, EDGE_SWITCHES, CORE_SWITCHES = 4, 8, 8  # of the fat-tree
 
 
 def star(machines: int = 8, capacities: Capacities = EQUAL, seed: Seed = 0, hub_computes: bool = False) -> Cluster:
@@ -78,32 +79,22 @@ def complete(machines: int = 6, capacities: Capacities = EQUAL, seed: Seed = 0) 
     return _network("complete", names, (), pairs, capacities, seed)
 
 
-def fat_tree(
-    pods: int = 4,
-    switches: int = 2,
-    cores: int = 8,
-    servers: int = 2,
-    capacities: Capacities = EQUAL,
-    seed: Seed = 0,
-) -> Cluster:
+def fat_tree(servers: int = 2, capacities: Capacities = EQUAL, seed: Seed = 0) -> Cluster:
     """Build a fat-tree (Al-Fares et al. 2008): servers, edge, aggregation and core switches.
 
-    pods: each has `switches` edge and the same number of aggregation switches, every one connected to all of the other
-    kind.
-    cores: divided evenly among the aggregation switches of a pod; each core switch is connected to one in every pod.
-    servers: at each edge switch. The defaults are our interpretation of POTUS's 24 switches and 16 servers: 8 edge, 8
-    aggregation, 8 core.
+    Each pod has the same number of edge and aggregation switches, every one connected to all of the other kind; a core
+    switch is connected to one aggregation switch in every pod. The numbers are our interpretation of POTUS's 24
+    switches and 16 servers: 8 edge, 8 aggregation, 8 core. servers: at each edge switch.
     """
-    if cores % switches:
-        raise InvalidInput("cores", f"expected a multiple of the {switches} aggregation switches of a pod, got {cores}")
-    each = cores // switches
-    edge = [f"edge{number}" for number in range(pods * switches)]
-    aggregation = [f"aggregation{number}" for number in range(pods * switches)]
-    core = [f"core{number}" for number in range(cores)]
+    edge = [f"edge{number}" for number in range(EDGE_SWITCHES)]
+    aggregation = [f"aggregation{number}" for number in range(EDGE_SWITCHES)]
+    core = [f"core{number}" for number in range(CORE_SWITCHES)]
     names = _machine_names(len(edge) * servers)
     pairs = [(name, edge[number // servers]) for number, name in enumerate(names)]
-    for pod in range(pods):
-        own = range(pod * switches, (pod + 1) * switches)
+    size = EDGE_SWITCHES // PODS
+    each = CORE_SWITCHES // size
+    for first in range(0, EDGE_SWITCHES, size):
+        own = range(first, first + size)
         pairs += [(edge[low], aggregation[high]) for low in own for high in own]
         pairs += [
             (aggregation[high], core[number])

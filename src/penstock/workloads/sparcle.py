@@ -81,23 +81,18 @@ class Reference(NamedTuple):
 
 
 def draw_instance(
-    shape: str,
-    graph: str,
-    scarcity: Scarcity,
-    seed: int,
-    machines: int = 8,
-    duplex: bool = False,
+    shape: str, graph: str, scarcity: Scarcity, seed: int, machines: int = 8, duplex: bool = False
 ) -> SparcleInstance:
     """Draw a network and an application whose ends are pinned to two of its machines.
 
     Equal seeds give the same draws whatever the scarcity is. duplex: each direction of a link is a separate link.
     """
     rng = np.random.default_rng(seed)
-    cluster = draw_network(shape, scarcity, rng, machines, duplex)
-    return SparcleInstance(draw_application(graph, cluster, rng, memory=scarcity.memory > 0), cluster)
+    cluster = random_network(shape, scarcity, rng, machines, duplex)
+    return SparcleInstance(random_application(graph, cluster, rng, memory=scarcity.memory > 0), cluster)
 
 
-def draw_network(
+def random_network(
     shape: str, scarcity: Scarcity, rng: np.random.Generator, machines: int = 8, duplex: bool = False
 ) -> Cluster:
     """Draw a network: a star's hub is a switch; a machine has one slot that all its tasks share."""
@@ -127,7 +122,7 @@ def full_duplex(cluster: Cluster) -> Cluster:
     return msgspec.structs.replace(cluster, links=both)
 
 
-def draw_application(
+def random_application(
     graph: str,
     cluster: Cluster,
     rng: np.random.Generator,

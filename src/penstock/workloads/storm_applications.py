@@ -37,12 +37,7 @@ _EXPONENTIAL = ServiceTime(distribution=Distribution.EXPONENTIAL)
 
 def _component(name: str, tasks: int, cpu_us: float, service: ServiceTime, kind: Kind = Kind.OPERATOR) -> Component:
     return Component(
-        name=name,
-        kind=kind,
-        parallelism=tasks,
-        cpu=cpu_us * MICROSECOND,
-        memory_mb=TASK_MEMORY_MB,
-        service=service,
+        name=name, kind=kind, parallelism=tasks, cpu=cpu_us * MICROSECOND, memory_mb=TASK_MEMORY_MB, service=service
     )
 
 
@@ -89,11 +84,7 @@ def word_count(
 
 
 def log_processing(
-    sources: Count = 3,
-    rules: Count = 6,
-    indexers: Count = 6,
-    counters: Count = 6,
-    databases: Count = 6,
+    sources: Count = 3, rules: Count = 6, indexers: Count = 6, counters: Count = 6, databases: Count = 6
 ) -> Application:
     """Analyse a stream of log lines: source, rules, then index and count, each with a database of its own (§2.3).
 
@@ -124,10 +115,7 @@ def log_processing(
 
 
 def continuous_queries(
-    sources: Count = 5,
-    queries: Count = 13,
-    writers: Count = 13,
-    rate_tps: Positive | None = None,
+    sources: Count = 5, queries: Count = 13, writers: Count = 13, rate_tps: Positive | None = None
 ) -> Application:
     """Look random queries up in a table in memory: source, query, write (§2.3).
 

@@ -187,7 +187,7 @@ def test_tuples_that_are_served_before_they_come_can_be_drawn(penstock: Penstock
         (["--slots", "100", "--warm-up", "100"], "--warm-up: expected 0 to 99 of the 100 slots, got 100; add slots"),
         (["--arrivals", "replay:path=/nowhere.csv"], "/nowhere.csv: cannot be read"),
         (["--arrivals", "poisson:rate=9,slot=2"], "arrivals.slot: expected none, got 2; use --slot-ms"),
-        (["--arrivals", "poison:rate=9"], "nothing is named 'poison'"),
+        (["--arrivals", "poison:rate=9"], "unknown name 'poison'"),
         (["--sending", "fifo"], "sending: fifo has nothing to decide"),
         (["--sending", "lifo", "--link", "9"], "sending: no sending policy is named 'lifo'"),
         (["--forecaster", "magic"], "no forecast policy is named 'magic'"),

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.model.errors import InvalidInput
 from penstock.model.taskgraph import Floats, Ints
-from penstock.policies.allocation.fairness import conditions, fair_rates
+from penstock.policies.allocation.fairness import conditions, fair_rates, predicted_capacity
 from tests.shared_data import SHARED, needs_shared
 
 Case = tuple[Floats, Floats, Ints, Floats]
@@ -57,7 +57,7 @@ def test_meets_the_conditions_of_optimality() -> None:
         load, capacity, owner, priority = random_case(rng)
         found = fair_rates(load, capacity, owner, priority)
         assert conditions(load, capacity, owner, priority, found) <= 1e-9, number
-        # The same by hand, in the units given.
+        # The same computed directly, in the given units.
         use = load @ found.paths / capacity
         assert use.max() <= 1 + 1e-9
         worth = priority.sum()
@@ -71,7 +71,7 @@ def test_meets_the_conditions_of_optimality() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spread", [3.0, 5.0])
-def test_meets_the_conditions_whatever_the_ratio_of_priorities(spread: float) -> None:
+def test_meets_the_conditions_for_any_ratio_of_priorities(spread: float) -> None:
     seed = 11
     print(f"seed {seed}")
     rng = np.random.default_rng(seed)
@@ -79,7 +79,7 @@ def test_meets_the_conditions_whatever_the_ratio_of_priorities(spread: float) ->
         load, capacity, owner, priority = random_case(rng, spread)
         found = fair_rates(load, capacity, owner, priority)
         assert conditions(load, capacity, owner, priority, found) <= 1e-9, number
-        # The same by hand, relative to each application's own priority.
+        # The same computed directly, relative to each application's own priority.
         paid = (load.T @ found.prices) * found.rates[owner] / priority[owner]
         assert paid.min() >= 1 - 1e-9
         assert np.abs((paid - 1) * found.paths / found.rates[owner]).max() <= 1e-9
@@ -87,7 +87,7 @@ def test_meets_the_conditions_whatever_the_ratio_of_priorities(spread: float) ->
 
 
 @pytest.mark.parametrize("great", [1.0, 1e2, 1e4, 1e6])
-def test_an_application_of_small_priority_gets_its_share_beside_a_great_one(great: float) -> None:
+def test_an_application_of_low_priority_gets_its_share_beside_one_of_high_priority(great: float) -> None:
     # Applications 0 and 1 share an element, 2 and 3 another; the fifth uses both, so that all are in one program.
     load = np.array([[1.0, 1.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 1.0, 1.0]])
     priority = np.array([great, 1.0, 1.0, 1.0, 1.0])
@@ -102,7 +102,7 @@ def test_an_application_of_small_priority_gets_its_share_beside_a_great_one(grea
     np.testing.assert_allclose(load @ found.rates, 50.0, rtol=1e-9)
 
 
-def test_applications_that_share_nothing_do_not_know_of_each_other() -> None:
+def test_applications_that_share_nothing_do_not_affect_each_other() -> None:
     load = np.array([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]])
     for great in (1e4, 1e6, 1e9, 1e12):
         priority = np.array([great, 3.0 * great, 1.0, 1.0])
@@ -110,7 +110,7 @@ def test_applications_that_share_nothing_do_not_know_of_each_other() -> None:
         np.testing.assert_allclose(found.rates, [12.5, 37.5, 25.0, 25.0], rtol=1e-12)
 
 
-def test_refuses_priorities_that_cannot_be_told_apart_from_nothing() -> None:
+def test_rejects_priorities_that_cannot_be_distinguished_from_zero() -> None:
     owner = np.array([0, 1, 2, 0, 1], dtype=np.int32)
     load = np.array([[1.0, 1.0, 1.0, 0.3, 0.0], [0.2, 1.0, 0.5, 1.0, 1.0]])
     with pytest.raises(InvalidInput, match=r"priority: the fair rates .* bring priorities closer"):
@@ -172,7 +172,7 @@ def test_a_path_over_an_element_without_capacity_gets_nothing() -> None:
     assert nothing.rates.tolist() == [0.0, 0.0]
 
 
-def test_refuses_what_makes_no_sense() -> None:
+def test_rejects_invalid_input() -> None:
     owner, one = np.zeros(1, dtype=np.int32), np.ones(1)
     with pytest.raises(InvalidInput, match="expected a load on some element"):
         fair_rates(np.zeros((1, 1)), one, owner, one)
@@ -180,3 +180,13 @@ def test_refuses_what_makes_no_sense() -> None:
         fair_rates(np.ones((1, 1)), one, owner, np.zeros(1))
     with pytest.raises(InvalidInput, match="load: expected finite numbers"):
         fair_rates(np.full((1, 1), -1.0), one, owner, one)
+
+
+def test_an_application_of_twice_the_priority_expects_two_thirds() -> None:
+    np.testing.assert_allclose(predicted_capacity(np.array([9.0, 4.0]), 2.0, np.array([1.0, 0.0])), [6.0, 4.0])
+
+
+def test_on_a_single_bottleneck_the_prediction_equals_the_fair_rate() -> None:
+    priority, need = np.array([1.0, 2.5, 4.0]), np.array([3.0, 1.0, 2.0])
+    got = fair_rates(need[None, :], np.array([12.0]), np.arange(3, dtype=np.int32), priority).rates[2] * need[2]
+    np.testing.assert_allclose(predicted_capacity(np.array([12.0]), 4.0, np.array([3.5])), got)

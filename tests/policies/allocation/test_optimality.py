@@ -1,4 +1,4 @@
-"""The conditions of optimality of fair rates, and the ways to meet them."""
+"""The optimality conditions of fair rates, and the methods that satisfy them."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def random_program(rng: np.random.Generator, spread: float) -> Program:
 
 
 @pytest.mark.parametrize("spread", [0.0, 2.0, 5.0])
-def test_the_optimum_is_found_from_anywhere(spread: float) -> None:
+def test_the_optimum_is_found_from_any_start(spread: float) -> None:
     seed = 21
     print(f"seed {seed}")
     rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""What every forecaster promises, asked of all that are registered."""
+"""The contract of forecasters, tested on all that are registered."""
 
 from dataclasses import is_dataclass
 from importlib.util import find_spec
@@ -41,12 +41,12 @@ SEED = 11
 
 
 def drawn(slots: int, seed: int = SEED) -> Counts:
-    """Bursts and quiet times."""
+    """Return counts with bursts and quiet times."""
     rng = np.random.default_rng(seed)
     return rng.poisson(rng.gamma(0.7, 6.0, slots)).astype(np.int64)
 
 
-def said(spec: str, counts: Counts, lead: int = 1, seed: int = 0) -> Counts:
+def forecast_by(spec: str, counts: Counts, lead: int = 1, seed: int = 0) -> Counts:
     return registry.forecaster(spec).forecast(counts, lead, np.random.default_rng(seed))
 
 
@@ -61,9 +61,9 @@ def test_is_a_frozen_slotted_dataclass_that_needs_no_arguments(spec: str) -> Non
 
 @EVERY
 @pytest.mark.parametrize("lead", [1, 7])
-def test_says_a_whole_number_of_tuples_for_every_slot(spec: str, lead: int) -> None:
+def test_forecasts_a_whole_number_of_tuples_for_every_slot(spec: str, lead: int) -> None:
     counts = drawn(400)
-    answer = said(spec, counts, lead)
+    answer = forecast_by(spec, counts, lead)
     assert answer.shape == counts.shape
     assert answer.dtype == np.int64
     assert answer.min() >= 0
@@ -73,31 +73,31 @@ def test_says_a_whole_number_of_tuples_for_every_slot(spec: str, lead: int) -> N
 @EVERY
 @pytest.mark.parametrize("slots", [0, 1, 2, 3])
 @pytest.mark.parametrize("lead", [1, 5])
-def test_answers_for_a_series_of_hardly_any_slots(spec: str, slots: int, lead: int) -> None:
-    answer = said(spec, np.full(slots, 4), lead)
+def test_forecasts_very_short_series(spec: str, slots: int, lead: int) -> None:
+    answer = forecast_by(spec, np.full(slots, 4), lead)
     assert answer.shape == (slots,)
     if registry.forecaster(spec).honest:
         assert not answer[:lead].any()
 
 
 @EVERY
-def test_answers_the_same_for_the_same_seed(spec: str) -> None:
-    assert np.array_equal(said(spec, drawn(300)), said(spec, drawn(300)))
+def test_equal_seeds_give_equal_forecasts(spec: str) -> None:
+    assert np.array_equal(forecast_by(spec, drawn(300)), forecast_by(spec, drawn(300)))
 
 
 @EVERY
 def test_leaves_the_counts_unchanged(spec: str) -> None:
     counts = drawn(300)
-    answer = said(spec, counts)
+    answer = forecast_by(spec, counts)
     assert np.array_equal(counts, drawn(300))
     assert not np.shares_memory(answer, counts)
 
 
 @every_one_but(WRONG_ON_PURPOSE)
 @pytest.mark.parametrize("lead", [1, 4])
-def test_expects_a_constant_series_to_go_on(spec: str, lead: int) -> None:
+def test_expects_a_constant_series_to_continue(spec: str, lead: int) -> None:
     counts = np.full(700, 7)
-    assert said(spec, counts, lead)[lead + 2 :].tolist() == counts[lead + 2 :].tolist()
+    assert forecast_by(spec, counts, lead)[lead + 2 :].tolist() == counts[lead + 2 :].tolist()
 
 
 @every_one_but(ORACLES)
@@ -106,23 +106,23 @@ def test_expects_a_constant_series_to_go_on(spec: str, lead: int) -> None:
 def test_does_not_look_ahead_if_honest(spec: str, seed: int, slots: int, known: int, lead: int) -> None:
     one = drawn(slots, seed)
     other = np.concatenate([one[:known], 3 * drawn(slots, seed + 100)[known:]])
-    first, second = said(spec, one, lead), said(spec, other, lead)
+    first, second = forecast_by(spec, one, lead), forecast_by(spec, other, lead)
     assert np.array_equal(first[: known + lead], second[: known + lead])
 
 
 def test_an_oracle_looks_ahead() -> None:
     assert {name for name in NAMES if not registry.policy_class(name, PolicyKind.FORECAST).honest} == ORACLES
     for name in ORACLES:
-        assert np.all(said(name, drawn(50)) >= drawn(50))
+        assert np.all(forecast_by(name, drawn(50)) >= drawn(50))
 
 
-def test_all_true_negative_is_none_as_the_paper_has_it() -> None:
+def test_all_true_negative_is_none_as_in_the_paper() -> None:
     assert registry.forecaster("all-true-negative") == registry.forecaster("none")
-    assert not said("all-true-negative", drawn(50)).any()
+    assert not forecast_by("all-true-negative", drawn(50)).any()
 
 
 @pytest.mark.skipif(find_spec("prophet") is not None, reason="the extra prophet is installed")
-def test_says_what_to_install_where_an_extra_is_missing() -> None:
+def test_names_the_package_to_install_if_an_extra_is_missing() -> None:
     with pytest.raises(MissingExtra, match=r"^forecast.prophet: .*; pip install 'penstock\[prophet\]'$"):
         registry.forecaster("prophet")
 

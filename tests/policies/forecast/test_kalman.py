@@ -22,7 +22,7 @@ MODELS = pytest.mark.parametrize(
 
 
 def textbook(counts: Floats, steps: Steps, trend: bool) -> Floats:
-    """Return level and slope after each count, by matrices, from a prior that is nearly without opinion. [slots, 2]"""
+    """Return level and slope after each count, by matrices, from a nearly uninformative prior. [slots, 2]"""
     move = np.array([[1.0, 1.0], [0.0, 1.0]])
     see = np.array([[1.0, 0.0]])
     spread = np.diag([steps.level, steps.slope])
@@ -51,7 +51,7 @@ def test_level_and_slope_are_those_of_the_textbook(steps: Steps, trend: bool) ->
 
 
 @MODELS
-def test_forecast_is_the_level_moved_on(steps: Steps, trend: bool) -> None:
+def test_forecast_is_the_level_extrapolated_by_the_slope(steps: Steps, trend: bool) -> None:
     policy = Kalman(trend=trend, level=steps.level, slope=steps.slope if trend else None)
     states = textbook(COUNTS, steps, trend)
     expected = np.maximum(states[:-3, 0] + 3 * states[:-3, 1], 0.0)[5:]
@@ -83,7 +83,7 @@ def test_compiled_filter_equals_interpreted(steps: Steps, trend: bool) -> None:
 
 
 @pytest.mark.parametrize("level", [0.01, 0.3, 5.0])
-def test_finds_the_variance_that_a_series_was_made_with(level: float) -> None:
+def test_finds_the_variance_of_a_generated_series(level: float) -> None:
     seed = 3
     rng = np.random.default_rng(seed)
     counts = 1e4 + 10 * (np.cumsum(rng.normal(0, np.sqrt(level), 4000)) + rng.normal(0, 1, 4000))
@@ -100,7 +100,7 @@ def test_no_other_variances_are_more_likely(trend: bool) -> None:
             assert best < unlikeliness(COUNTS, Steps(level, slope), trend) + 0.01
 
 
-def test_a_variance_that_is_given_is_not_estimated() -> None:
+def test_a_stated_variance_is_not_estimated() -> None:
     assert Kalman(trend=True, slope=0.0)._estimate(COUNTS).slope == 0.0
     assert Kalman(trend=True, level=0.25)._estimate(COUNTS).level == 0.25
     assert Kalman(level=0.25)._estimate(COUNTS) == Steps(0.25, 0.0)
@@ -113,7 +113,7 @@ def test_follows_a_ramp_only_with_a_trend() -> None:
     assert steady.bias < -30
 
 
-def test_learns_how_fast_the_level_moves() -> None:
+def test_estimates_how_fast_the_level_moves() -> None:
     rng = np.random.default_rng(4)
     still = rng.poisson(20, 4000)
     wandering = np.maximum(50 + np.cumsum(rng.normal(0, 5, 4000)), 0).astype(np.int64)
@@ -122,11 +122,11 @@ def test_learns_how_fast_the_level_moves() -> None:
     assert backtest(Kalman(), still, 1, RNG).mse < 1.05 * still.var()
 
 
-def test_expects_something_sensible_before_variances_are_estimated() -> None:
+def test_forecasts_are_reasonable_before_variances_are_estimated() -> None:
     counts = np.random.default_rng(6).poisson(30, FIRST)
     assert 15 < Kalman().forecast(counts, 1, RNG)[5:].mean() < 45
 
 
-def test_refuses_a_slope_without_a_trend() -> None:
+def test_rejects_a_slope_without_a_trend() -> None:
     with pytest.raises(InvalidInput, match=r"^forecast.kalman.slope: expected none without a trend, got 0.1"):
         forecaster("kalman:slope=0.1")

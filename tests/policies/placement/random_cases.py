@@ -1,4 +1,4 @@
-"""Random small applications and networks for the tests of policies that look at the network, all from a seed."""
+"""Random small applications and networks, by seed, for tests of policies that consider the network."""
 
 from collections.abc import Callable
 from itertools import combinations

@@ -1,4 +1,4 @@
-"""Random cases small enough to try everything, and the best that there is in each, by brute force.
+"""Random cases small enough to try all placements, and the optimum of each, by brute force.
 
 Meshes have several slots a machine, equal or unequal machines, network cards, other resources, tight memory, pins;
 routed networks are lines, stars and rings of links, shared or one each way. Streams take several groupings.
@@ -31,7 +31,7 @@ SMALL = range(200)  # seeds
 
 @dataclass(frozen=True)
 class Case:
-    """An application, a cluster and what is wanted: rate or traffic."""
+    """An application, a cluster and the objective: rate or traffic."""
 
     application: Application
     cluster: Cluster
@@ -54,7 +54,7 @@ class Case:
         return np.where(self.rates(placed) >= offered * (1 - 1e-9), scores, -np.inf)
 
     def rates(self, placed: Placed) -> Floats:
-        """Return the rates that all but links allow, with evenly split streams."""
+        """Return the rates that all elements except links allow, with evenly split streams."""
         return bottleneck_rates(self.evaluator.rate_net._replace(routed=False), placed)
 
     def value(self, placement: Placement) -> float:
@@ -77,7 +77,7 @@ class Case:
 
     @cached_property
     def best(self) -> float:
-        """The highest score of all placements, with the best of all routes; -inf where nothing is allowed."""
+        """The highest score of all placements, with the best of all routes; -inf if none is allowed."""
         if not len(self.fitting):
             return -np.inf
         if self.objective is Objective.THROUGHPUT:  # proofs of an optimum are of evenly split streams
@@ -86,7 +86,7 @@ class Case:
 
     @property
     def possible(self) -> bool:
-        """Whether anything is allowed and runs at all."""
+        """Whether any placement is allowed and can process tuples."""
         return self.best > (-np.inf if self.objective is Objective.TRAFFIC else 0.0)
 
     def _best_routed(self) -> float:
@@ -99,21 +99,21 @@ class Case:
         return best
 
     def _best_routes(self, placed: Placed) -> float:
-        """Return the rate that links allow with the best of all combinations of simple ways."""
+        """Return the rate that links allow with the best of all combinations of simple paths."""
         load = np.zeros((1, len(self.cluster.links)))
         for hop, bits in hop_bits(self.view.tasks, self.view.slots, placed).items():
-            ways = self._ways[hop.source, hop.target] * bits
-            load = (load[:, None, :] + ways[None, :, :]).reshape(-1, load.shape[1])
+            paths = self._paths[hop.source, hop.target] * bits
+            load = (load[:, None, :] + paths[None, :, :]).reshape(-1, load.shape[1])
         with np.errstate(divide="ignore"):
             return float((self.view.links.bandwidth / load).min(axis=1).max(initial=0.0))
 
     @cached_property
-    def _ways(self) -> dict[tuple[int, int], Floats]:
-        """All simple ways between two machines, 1 where they use a link: [ways, L]."""
+    def _paths(self) -> dict[tuple[int, int], Floats]:
+        """Return all simple paths between two machines, 1 if they use a link: [paths, L]."""
         machines = range(len(self.cluster.machines))
-        return {(a, b): self._simple_ways(a, b) for a in machines for b in machines if a != b}
+        return {(a, b): self._simple_paths(a, b) for a in machines for b in machines if a != b}
 
-    def _simple_ways(self, source: int, target: int) -> Floats:
+    def _simple_paths(self, source: int, target: int) -> Floats:
         links = self.view.links
         found: list[list[int]] = []
 

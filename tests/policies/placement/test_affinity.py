@@ -20,17 +20,14 @@ def every_grouping() -> PlacementView:
             Stream(source=f"g{i}", target="out", grouping=groupings[-1 - i], tuple_bytes=7.0 * i),
         )
     ]
-    ends = (
-        Component(name="in", kind=Kind.SOURCE, parallelism=3),
-        Component(name="out", kind=Kind.SINK, parallelism=3),
-    )
+    ends = (Component(name="in", kind=Kind.SOURCE, parallelism=3), Component(name="out", kind=Kind.SINK, parallelism=3))
     topology = Topology(name="groupings", components=(*ends, *middle), streams=tuple(streams))
     return PlacementView(topology, equal_machines(5, slots=4, processes=2))
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("places", [5, 10])
-def test_pull_is_what_the_edges_to_the_tasks_of_each_place_carry(seed: int, places: int) -> None:
+def test_pull_is_the_traffic_on_edges_to_the_tasks_of_each_place(seed: int, places: int) -> None:
     view = every_grouping()
     edges, rng = expand_edges(view.tasks), np.random.default_rng(seed)
     carried = view.tasks.gain[edges.source] * edges.share * edges.tuple_bytes
@@ -46,7 +43,7 @@ def test_pull_is_what_the_edges_to_the_tasks_of_each_place_carry(seed: int, plac
         assert affinity.pull(int(task)) == pytest.approx(expected)
 
 
-def test_traffic_is_what_all_edges_of_a_task_carry() -> None:
+def test_traffic_is_the_sum_over_all_edges_of_a_task() -> None:
     view = every_grouping()
     edges = expand_edges(view.tasks)
     carried = view.tasks.gain[edges.source] * edges.share * edges.tuple_bytes
@@ -54,7 +51,7 @@ def test_traffic_is_what_all_edges_of_a_task_carry() -> None:
     assert task_traffic(view) == pytest.approx(both)
 
 
-def test_busiest_first_keeps_equals_in_order_and_puts_pinned_tasks_before_all() -> None:
+def test_busiest_first_keeps_the_order_of_equals_and_puts_pinned_tasks_first() -> None:
     view = PlacementView(chain(2, 1, 2), equal_machines(2))
     assert busiest_first(view).tolist() == [2, 0, 1, 3, 4]
     last = Component(name="c2", kind=Kind.SINK, parallelism=2, pinned="m1")

@@ -31,18 +31,18 @@ def test_takes_the_first_of_equal_machines() -> None:
     assert placed("cloud-only", view) == [0, 0, 0, 0]
 
 
-def test_takes_the_machine_it_is_told_to() -> None:
+def test_uses_the_named_machine() -> None:
     view = PlacementView(chain(2, 2), FIELD_AND_CLOUD)
     assert set(machines_of(view, placed("cloud-only:machine=gateway", view))) == {2}
 
 
-def test_names_the_choices_when_told_a_machine_that_is_not_there() -> None:
+def test_an_unknown_machine_is_rejected_with_the_choices() -> None:
     view = PlacementView(chain(2, 2), FIELD_AND_CLOUD)
     with pytest.raises(UnknownMachine, match="no 'moon'; there are camera, cloud, gateway"):
         registry.placement_policy("cloud-only:machine=moon").place(view, np.random.default_rng(0))
 
 
-def test_refuses_when_the_cloud_is_full_though_others_have_room() -> None:
+def test_refuses_if_the_cloud_is_full_even_if_others_have_room() -> None:
     machines = cluster(Machine(name="cloud", cores=8, memory_mb=25.0), Machine(name="field", memory_mb=1000.0))
     refusal = refused("cloud-only", PlacementView(chain(1, 2, memory_mb=10.0), machines))
     assert (refusal.constraint, refusal.needed) == (Constraint.MEMORY, 10.0)

@@ -5,7 +5,7 @@ from penstock.model.cluster import Machine
 from penstock.model.placement import Constraint
 from penstock.model.topology import Component, Grouping, Kind, Stream, Topology
 from penstock.policies.api import PlacementView
-from tests.policies.cases import chain, cluster, equal_machines, placed, refused, tata_cases
+from tests.policies.cases import chain, cluster, equal_machines, machines_of, placed, refused, tata_cases
 from tests.shared_data import needs_shared
 
 BOTH = pytest.mark.parametrize("policy", ["flink", "flink-spread"])
@@ -23,7 +23,7 @@ def pinned_sink(width: int, memory_mb: float = 0.0) -> Topology:
 
 
 def shares_slots(view: PlacementView, slots: list[int]) -> None:
-    """Assert what the authors' Flink placements all have in common."""
+    """Assert the properties that all of the authors' Flink placements share."""
     where, tasks = np.array(slots), view.tasks
     width = np.diff(tasks.first)
     for component in range(len(width)):
@@ -74,14 +74,14 @@ def test_moves_a_task_on_to_the_next_slot_with_memory_and_none_of_its_component(
 
 
 @BOTH
-def test_says_slots_when_only_a_slot_with_its_component_has_memory(policy: str) -> None:
+def test_names_slots_if_only_a_slot_with_its_component_has_memory(policy: str) -> None:
     machines = cluster(Machine(name="a", memory_mb=100.0), Machine(name="b", memory_mb=5.0))
     refusal = refused(policy, PlacementView(chain(1, 2, memory_mb=10.0), machines))
     assert (refusal.constraint, refusal.needed, refusal.available) == (Constraint.SLOTS, 2.0, 1.0)
 
 
 @BOTH
-def test_says_memory_when_no_slot_has_it(policy: str) -> None:
+def test_names_memory_if_no_slot_has_enough(policy: str) -> None:
     refusal = refused(policy, PlacementView(chain(2, 2, memory_mb=10.0), equal_machines(2, memory_mb=15.0)))
     assert (refusal.constraint, refusal.needed) == (Constraint.MEMORY, 10.0)
     assert refusal.available == pytest.approx(5.0)
@@ -92,3 +92,14 @@ def test_says_memory_when_no_slot_has_it(policy: str) -> None:
 def test_gives_pinned_components_the_memory_of_their_machine_first(policy: str) -> None:
     view = PlacementView(pinned_sink(1, memory_mb=10.0), equal_machines(4, memory_mb=15.0))
     assert placed(policy, view) == [0, 3, 2, 1]
+
+
+def test_flink_spread_takes_the_first_slot_of_every_machine_before_any_second_one() -> None:
+    view = PlacementView(chain(1, 3, 5, 2), equal_machines(3, slots=2))
+    assert placed("flink-spread", view) == [0, 0, 2, 4, 0, 2, 4, 1, 3, 0, 2]
+
+
+def test_flink_spread_uses_all_machines_where_flink_uses_one() -> None:
+    view = PlacementView(chain(4, 4), equal_machines(4, slots=4))
+    assert set(machines_of(view, placed("flink", view))) == {0}
+    assert set(machines_of(view, placed("flink-spread", view))) == {0, 1, 2, 3}

@@ -12,7 +12,7 @@ from penstock.model.taskgraph import Floats
 from penstock.policies import registry
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.local_search import LocalSearch
-from penstock.policies.placement.starts import starts
+from penstock.policies.placement.rearrangement import first_placements
 from tests.policies.cases import answer, chain, cluster, equal_machines, placed, refused, tata_cases
 from tests.policies.placement.small_cases import SMALL, small_case
 from tests.shared_data import needs_shared
@@ -48,11 +48,11 @@ def test_comes_within_two_percent_of_the_best_on_small_cases() -> None:
     assert np.mean(close) >= 0.95
 
 
-def test_is_never_worse_than_its_starts() -> None:
+def test_is_never_worse_than_its_initial_placements() -> None:
     compared = 0
     for seed in range(30):
         view = small_case(seed).view
-        first = starts(view, np.random.default_rng(seed))
+        first = first_placements(view, np.random.default_rng(seed))
         assert view.evaluate is not None
         if isinstance(first, np.ndarray) and view.evaluate(first).max() > -np.inf:
             slots = placed("local-search:seconds=none,steps=20", view, seed)
@@ -61,9 +61,9 @@ def test_is_never_worse_than_its_starts() -> None:
     assert compared >= 20
 
 
-def test_improves_on_its_starts_where_balance_is_hard() -> None:
+def test_improves_on_its_initial_placements_if_balance_is_hard() -> None:
     scorer = Scorer(width=7)
-    first = starts(scorer.view, np.random.default_rng(0))
+    first = first_placements(scorer.view, np.random.default_rng(0))
     assert isinstance(first, np.ndarray)
     found = scorer(np.array([placed(SHORT, scorer.view)], dtype=np.int32))[0]
     best = scorer(np.array([placed("optimal", scorer.view)], dtype=np.int32))[0]
@@ -76,24 +76,24 @@ def test_scores_no_more_placements_than_allowed(steps: int) -> None:
     scorer = Scorer()
     result = answer(f"local-search:seconds=none,steps={steps}", scorer.view)
     assert isinstance(result, Placement)
-    first = starts(scorer.view, np.random.default_rng(0))
+    first = first_placements(scorer.view, np.random.default_rng(0))
     assert isinstance(first, np.ndarray)
     assert scorer.scored <= max(steps, len(first))
     assert f"{scorer.scored} placements" in result.note
 
 
-def test_answers_the_same_for_the_same_seed_when_bounded_by_steps() -> None:
+def test_equal_seeds_give_equal_placements_if_bounded_by_steps() -> None:
     first, again, other = (placed(SHORT, Scorer(width=7).view, seed) for seed in (3, 3, 4))
     assert first == again
     assert first != other
 
 
-def test_does_not_care_about_the_scale_of_scores() -> None:
+def test_the_scale_of_scores_makes_no_difference() -> None:
     plain, large = (placed(SHORT, Scorer(width=7, factor=factor).view) for factor in (1.0, 2.0**60))
     assert plain == large
 
 
-def test_finds_what_is_allowed_when_no_start_is() -> None:
+def test_finds_an_allowed_placement_if_no_initial_one_is_allowed() -> None:
     topology, machines = chain(1, 3, 1), equal_machines(3)
     wanted = np.array([2, 0, 1, 1, 0])
 
@@ -102,18 +102,18 @@ def test_finds_what_is_allowed_when_no_start_is() -> None:
         return np.where(right >= 4, right, -np.inf)
 
     view = PlacementView(topology, machines, "own", allow_near)
-    first = starts(view, np.random.default_rng(0))
+    first = first_placements(view, np.random.default_rng(0))
     assert isinstance(first, np.ndarray)
     assert allow_near(first).max() == -np.inf
     assert placed(SHORT, view) == wanted.tolist()
 
 
-def test_says_so_when_nothing_is_allowed() -> None:
+def test_refuses_if_no_placement_is_allowed() -> None:
     view = PlacementView(chain(1, 1), equal_machines(2), "own", lambda placements: np.full(len(placements), -np.inf))
     assert "'own'" in refused(SHORT, view).reason
 
 
-def test_refuses_what_does_not_fit_with_the_refusal_of_packing() -> None:
+def test_refuses_with_the_refusal_of_packing_if_tasks_do_not_fit() -> None:
     topology, machines = chain(2, 2, memory_mb=60.0), equal_machines(3, memory_mb=100.0)
     view = PlacementView(topology, machines, "throughput", Evaluator(topology, machines).scorer(Objective.THROUGHPUT))
     refusal = refused(SHORT, view)
@@ -121,7 +121,7 @@ def test_refuses_what_does_not_fit_with_the_refusal_of_packing() -> None:
     assert len(refusal.placed) == 3
 
 
-def test_refuses_machines_between_which_there_is_no_way() -> None:
+def test_refuses_machines_that_are_not_connected() -> None:
     topology = chain(1, 1, memory_mb=60.0)
     machines = tuple(Machine(name=name, memory_mb=100.0) for name in ("a", "b"))
     apart = Cluster(name="apart", machines=machines, links=(Link(source="a", target="b", bandwidth_mbps=0.0),))
@@ -129,7 +129,7 @@ def test_refuses_machines_between_which_there_is_no_way() -> None:
     assert refused(SHORT, view).constraint is Constraint.ROUTE
 
 
-def test_needs_a_view_that_scores() -> None:
+def test_requires_a_view_that_scores() -> None:
     with pytest.raises(ValueError, match="evaluate"):
         LocalSearch().place(PlacementView(chain(1, 1), equal_machines(2)), np.random.default_rng(0))
 
@@ -145,22 +145,22 @@ def test_needs_a_view_that_scores() -> None:
         ("swaps=2", "swaps"),
     ],
 )
-def test_refuses_parameters_that_make_no_sense(settings: str, field: str) -> None:
-    with pytest.raises(InvalidInput) as mistake:
+def test_rejects_invalid_parameters(settings: str, field: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
         registry.placement_policy(f"local-search:{settings}")
-    assert mistake.value.path == f"policy.local-search.{field}"
+    assert caught.value.path == f"policy.local-search.{field}"
 
 
-def test_stops_when_time_is_up_even_before_it_begins() -> None:
+def test_stops_if_no_time_is_left_at_the_start() -> None:
     scorer = Scorer()
     answer("local-search:seconds=0", scorer.view)
-    first = starts(scorer.view, np.random.default_rng(0))
+    first = first_placements(scorer.view, np.random.default_rng(0))
     assert isinstance(first, np.ndarray)
     assert scorer.scored == 2 * len(first)  # once to know them, once to know how long that takes
 
 
 @needs_shared
-def test_rewards_more_than_both_baselines_of_tata() -> None:
+def test_has_a_higher_reward_than_both_baselines_of_tata() -> None:
     rewards = []
     for bare, theirs in tata_cases()[:12]:
         evaluator = Evaluator(bare.topology, bare.cluster, model=TATA)

@@ -1,4 +1,4 @@
-"""Memory so short that most rules get stuck: a policy places what can be placed, and refuses only what cannot be."""
+"""Scarce memory, with which most rules fail: a policy places all tasks if possible, and refuses only otherwise."""
 
 from itertools import product
 
@@ -12,8 +12,9 @@ from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.placement import Constraint, Infeasible, Placement
 from penstock.model.topology import Application, Component, Kind, Stream
 from penstock.policies.api import PlacementView
-from penstock.policies.checks import untruths, violations
+from penstock.policies.checks import violations
 from penstock.policies.registry import PolicyKind, names, placement_policy
+from tests.policies.cases import false_statements
 
 SEEDS = range(80)
 BY_RULE = {"cloud-only", "flink", "flink-spread"}  # all on one machine; no two tasks of a component in one slot
@@ -21,7 +22,7 @@ SEARCHES = {
     "local-search": "local-search:seconds=none,steps=200",
     "sparcle-refined": "sparcle-refined:seconds=none,evaluations=200",
 }
-EXACT = {"optimal"}  # proves by itself, and goes by the clock
+EXACT = {"optimal"}  # has its own proof, and depends on the clock
 POLICIES = [SEARCHES.get(name, name) for name in names(PolicyKind.PLACEMENT) if name not in BY_RULE | EXACT]
 
 
@@ -69,7 +70,7 @@ def scarce(seed: int) -> PlacementView:
 
 
 def can_be_placed(view: PlacementView) -> bool:
-    """Return whether all tasks fit, by a program of its own: a binary column for every task and slot."""
+    """Return whether all tasks fit, by a separate program: a binary column for every task and slot."""
     tasks, slots = view.tasks.number, view.slots.number
     rows = lil_array((tasks + slots + view.slots.machines, tasks * slots))
     upper = np.ones(tasks * slots)
@@ -103,7 +104,9 @@ def test_most_cases_can_be_placed_and_some_cannot(cases: list[tuple[PlacementVie
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
-def test_places_what_can_be_placed_and_proves_the_rest(cases: list[tuple[PlacementView, bool]], policy: str) -> None:
+def test_places_all_feasible_cases_and_proves_the_others_infeasible(
+    cases: list[tuple[PlacementView, bool]], policy: str
+) -> None:
     for seed, (view, possible) in zip(SEEDS, cases, strict=True):
         found = placement_policy(policy).place(view, np.random.default_rng(0))
         if possible:
@@ -112,12 +115,12 @@ def test_places_what_can_be_placed_and_proves_the_rest(cases: list[tuple[Placeme
         else:
             assert isinstance(found, Infeasible), f"seed {seed}"
             assert found.proven, f"seed {seed}: {found.reason}"
-            assert untruths(view, found) == [], f"seed {seed}"
+            assert false_statements(view, found) == [], f"seed {seed}"
         assert found == placement_policy(policy).place(view, np.random.default_rng(0)), f"seed {seed}: not repeatable"
 
 
 @pytest.mark.parametrize("policy", sorted(BY_RULE))
-def test_a_rule_that_forbids_more_than_memory_does_claims_no_proof(
+def test_a_rule_that_forbids_more_than_memory_claims_no_proof(
     cases: list[tuple[PlacementView, bool]], policy: str
 ) -> None:
     for seed, (view, possible) in zip(SEEDS, cases, strict=True):
@@ -126,7 +129,7 @@ def test_a_rule_that_forbids_more_than_memory_does_claims_no_proof(
 
 
 def perfect(rng: np.random.Generator, machines: int, tasks: int) -> tuple[Application, Cluster]:
-    """Draw machines that are full to the last megabyte in one arrangement, of which only the sizes are handed on."""
+    """Draw machines that are full to the last megabyte in one arrangement; only the sizes are returned."""
     sizes = [rng.multinomial(1000 - 20 * tasks, np.ones(tasks) / tasks) + 20 for _ in range(machines)]
     listed = rng.permutation(np.concatenate(sizes)).tolist()
     components = [Component(name="in", kind=Kind.SOURCE, memory_mb=0.0)]
@@ -138,7 +141,7 @@ def perfect(rng: np.random.Generator, machines: int, tasks: int) -> tuple[Applic
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_finds_the_arrangement_that_leaves_nothing(seed: int) -> None:
+def test_finds_the_arrangement_that_uses_all_memory(seed: int) -> None:
     view = PlacementView(*perfect(np.random.default_rng(seed), 3, 3))
     found = placement_policy("round-robin").place(view, np.random.default_rng(0))
     assert isinstance(found, Placement), found
@@ -147,7 +150,7 @@ def test_finds_the_arrangement_that_leaves_nothing(seed: int) -> None:
 
 # Memory of two machines, then of the tasks in the order in which they are dealt.
 DEALT = (
-    (100.0, 100.0, 40.0, 40.0, 60.0, 60.0),  # fits as it is dealt
+    (100.0, 100.0, 40.0, 40.0, 60.0, 60.0),  # fits if tasks are dealt
     (100.0, 60.0, 50.0, 50.0, 60.0),  # dealing puts 50 on each, and 60 needs the smaller machine to itself
 )
 

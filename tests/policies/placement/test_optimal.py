@@ -11,11 +11,11 @@ from penstock.model.objective import Objective
 from penstock.model.placement import Constraint, Infeasible, Placement
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream, Topology
 from penstock.policies.api import PlacementView
-from penstock.policies.checks import untruths, violations
+from penstock.policies.checks import violations
 from penstock.policies.placement.exact.enumeration import count_up_to_tasks, placements
-from penstock.policies.placement.exact.quiet import LINE, without_developers_line
+from penstock.policies.placement.exact.program import DEVELOPERS_LINE, without_developers_line
 from penstock.policies.placement.optimal import Optimal
-from tests.policies.cases import answer, chain, cluster, equal_machines, machines_of, refused
+from tests.policies.cases import answer, chain, cluster, equal_machines, false_statements, machines_of, refused
 from tests.policies.placement.small_cases import SMALL, small_case
 from tests.shared_data import needs_shared
 from tests.sparcle_cases import build, instances
@@ -29,7 +29,7 @@ def view_of(topology: Topology, machines: Cluster, objective: Objective) -> Plac
 
 
 def proven(view: PlacementView, seed: int = 0) -> Placement:
-    """The answer to a case that can be placed and proven."""
+    """Return the result of a case that can be placed, with a proof."""
     result = answer("optimal", view, seed)
     assert isinstance(result, Placement), result
     assert result.gap == 0.0
@@ -38,7 +38,7 @@ def proven(view: PlacementView, seed: int = 0) -> Placement:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SMALL)
-def test_finds_what_trying_everything_finds(seed: int) -> None:
+def test_finds_the_same_optimum_as_an_enumeration(seed: int) -> None:
     case = small_case(seed)
     result = answer("optimal", case.view, seed)
     assert isinstance(result, Placement) == case.possible
@@ -65,7 +65,7 @@ def test_equals_the_reference_optimum_with_joint_routing(instance: dict[str, dic
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", [Objective.DELAY, Objective.THROUGHPUT, Objective.BALANCED])
 @pytest.mark.parametrize("seed", range(12))
-def test_scores_all_placements_that_differ(seed: int, objective: Objective) -> None:
+def test_scores_all_distinct_placements(seed: int, objective: Objective) -> None:
     case = small_case(seed)
     view = view_of(case.application, case.cluster, objective)
     assert view.evaluate is not None
@@ -88,7 +88,7 @@ def test_has_one_placement_of_every_kind_and_few_more() -> None:
     assert len(every) < 5**5 / 50
 
 
-def test_gives_up_enumerating_beyond_the_limit() -> None:
+def test_stops_the_enumeration_at_the_limit() -> None:
     view = PlacementView(chain(4, 1), equal_machines(5))
     every = placements(view, 1000)
     assert every is not None
@@ -103,7 +103,7 @@ def test_keeps_machines_apart_that_share_a_host() -> None:
     assert [0, 2] in every.tolist()
 
 
-def test_refuses_more_placements_than_the_limit_and_says_what_to_use() -> None:
+def test_refuses_more_placements_than_the_limit_with_an_alternative() -> None:
     view = view_of(chain(9, 9, 9, cpu=0.1), equal_machines(9, speed=2.0, slots=2), Objective.DELAY)
     refusal = refused("optimal:limit=1000", view)
     assert refusal.constraint is Constraint.SIZE
@@ -111,8 +111,8 @@ def test_refuses_more_placements_than_the_limit_and_says_what_to_use() -> None:
     assert "local-search" in refusal.reason
 
 
-def test_answers_for_local_streams_with_the_best_of_a_search_where_placements_are_too_many() -> None:
-    """What these carry depends on where tasks are, which the program does not know."""
+def test_uses_a_search_for_local_streams_if_there_are_too_many_placements() -> None:
+    """The traffic of these depends on where tasks are, which the program does not model."""
     topology, machines = chain(9, 9, 9, grouping=Grouping.LOCAL_OR_SHUFFLE, cpu=0.1), equal_machines(9, slots=2)
     result = answer("optimal:limit=1000", view_of(topology, machines, Objective.THROUGHPUT))
     assert isinstance(result, Placement)
@@ -120,7 +120,7 @@ def test_answers_for_local_streams_with_the_best_of_a_search_where_placements_ar
     assert "not proven" in result.note
 
 
-def test_needs_evaluate_to_score_placements() -> None:
+def test_requires_evaluate_to_score_placements() -> None:
     view = PlacementView(chain(1, 1), equal_machines(2), "delay")
     with pytest.raises(ValueError, match="evaluate"):
         Optimal().place(view, np.random.default_rng(0))
@@ -184,7 +184,7 @@ def test_reports_a_true_gap_of_the_traffic_when_stopped_early(seconds: float) ->
     assert evaluator.evaluate(early).traffic.machines <= best * (1 + early.gap) * (1 + EXACT)
 
 
-def test_says_how_far_packing_comes_where_no_arrangement_fits() -> None:
+def test_reports_where_packing_fails_if_no_arrangement_fits() -> None:
     machines = equal_machines(2, memory_mb=100.0)
     refusal = refused("optimal", PlacementView(chain(2, 1, memory_mb=60.0), machines, "throughput"))
     assert refusal.constraint is Constraint.MEMORY
@@ -198,7 +198,7 @@ def loaded(topology: Topology, load: float) -> Application:
     )
 
 
-def test_refuses_a_load_that_nothing_sustains_with_the_rate_that_is_possible() -> None:
+def test_refuses_a_load_that_no_placement_sustains_with_the_possible_rate() -> None:
     view = view_of(loaded(chain(1, 1, cpu=0.5), 3.0), equal_machines(2), Objective.TRAFFIC)
     refusal = refused("optimal", view)
     assert refusal.constraint is Constraint.CPU
@@ -206,18 +206,18 @@ def test_refuses_a_load_that_nothing_sustains_with_the_rate_that_is_possible() -
     assert refusal.available == pytest.approx(2.0)
 
 
-def test_keeps_together_what_the_load_allows() -> None:
+def test_colocates_tasks_as_far_as_the_load_allows() -> None:
     machines = equal_machines(3, cores=2, slots=2)
     for load, used in ((1.0, 1), (2.0, 2)):
         view = view_of(loaded(chain(1, 2, 1, cpu=0.5), load), machines, Objective.TRAFFIC)
         assert len(set(machines_of(view, proven(view).slots))) == used
 
 
-def test_refuses_a_resource_that_is_nowhere() -> None:
+def test_refuses_a_resource_that_no_machine_has() -> None:
     view = PlacementView(chain(1, 1, resources={"gpu": 1.0}), equal_machines(2), "throughput")
     refusal = refused("optimal", view)
     assert "gpu" in refusal.reason
-    assert untruths(view, refusal) == []
+    assert false_statements(view, refusal) == []
     for policy in ("round-robin", "r-storm", "greedy-sorted", "flink"):
         assert refused(policy, view).constraint is Constraint.RESOURCE
 
@@ -232,7 +232,7 @@ def island() -> Cluster:
 
 
 @pytest.mark.parametrize("objective", [Objective.THROUGHPUT, Objective.TRAFFIC])
-def test_places_where_links_lead(objective: Objective) -> None:
+def test_places_tasks_on_connected_machines(objective: Objective) -> None:
     topology = chain(1, 1, cpu=0.1)
     at_a = Component(name="c0", kind=Kind.SOURCE, cpu=0.1, pinned="a", memory_mb=4000.0)
     pinned = Topology(name="pinned", components=(at_a, topology["c1"]), streams=topology.streams)
@@ -241,13 +241,13 @@ def test_places_where_links_lead(objective: Objective) -> None:
 
 
 @pytest.mark.parametrize("objective", [Objective.THROUGHPUT, Objective.TRAFFIC])
-def test_refuses_ends_between_which_there_is_no_way(objective: Objective) -> None:
+def test_refuses_pinned_ends_that_are_not_connected(objective: Objective) -> None:
     ends = (Component(name="c0", kind=Kind.SOURCE, pinned="a"), Component(name="c1", kind=Kind.SINK, pinned="c"))
     topology = Topology(name="ends", components=ends, streams=(Stream(source="c0", target="c1"),))
     assert refused("optimal", view_of(topology, island(), objective)).constraint is Constraint.ROUTE
 
 
-def test_holds_back_only_the_line_that_is_for_developers(capfd: pytest.CaptureFixture[str]) -> None:
+def test_hides_only_the_line_for_developers(capfd: pytest.CaptureFixture[str]) -> None:
     with without_developers_line():
-        os.write(1, b"kept\n" + LINE + b"\nalso kept\n")
+        os.write(1, b"kept\n" + DEVELOPERS_LINE + b"\nalso kept\n")
     assert capfd.readouterr().out == "kept\nalso kept\n"

@@ -59,7 +59,7 @@ def score_of(view: PlacementView, slots: list[int]) -> float:
     return float(view.evaluate(np.array([slots], dtype=np.int32))[0])
 
 
-def test_is_algorithm_1_as_the_paper_has_it() -> None:
+def test_equals_algorithm_1_of_the_paper() -> None:
     moved = 0
     for seed in range(60):
         view = random_view(seed)
@@ -70,7 +70,7 @@ def test_is_algorithm_1_as_the_paper_has_it() -> None:
     assert moved > 30
 
 
-def test_never_scores_worse_than_where_it_set_out_from() -> None:
+def test_never_scores_worse_than_its_initial_placement() -> None:
     for seed in range(30):
         view = random_view(seed)
         for start in ("round-robin", "i-storm"):
@@ -87,7 +87,7 @@ def test_the_search_is_never_worse_than_algorithm_1_and_often_better() -> None:
     assert sum(gains) > 10
 
 
-def test_no_move_and_no_exchange_improves_on_what_the_search_ends_with() -> None:
+def test_no_move_or_swap_improves_the_result_of_the_search() -> None:
     for seed in range(1, 30, 4):
         view = random_view(seed)
         found = placed(SEARCH, view)
@@ -105,7 +105,7 @@ def test_no_move_and_no_exchange_improves_on_what_the_search_ends_with() -> None
                     assert score_of(view, moved) <= score + 1e-8 * abs(score) or score < -1e9, f"seed {seed}"
 
 
-def test_swaps_help_where_moves_do_not() -> None:
+def test_swaps_help_if_moves_do_not() -> None:
     topology = chain(1, 1, memory_mb=60.0, cpu=0.1)
     machines = equal_machines(2, memory_mb=100.0)
     wanted = np.array([1, 0])
@@ -136,7 +136,7 @@ def test_takes_the_least_loaded_slot_of_a_machine() -> None:
     assert found[0] == 1
 
 
-def test_the_first_of_equal_machines_wins_and_equals_stay() -> None:
+def test_ties_go_to_the_first_machine_and_do_not_cause_moves() -> None:
     topology, machines = chain(1, 1, cpu=0.1), equal_machines(4)
     start = placed("round-robin", PlacementView(topology, machines))
     level = PlacementView(topology, machines, "own", lambda rows: np.zeros(len(rows)))
@@ -145,7 +145,7 @@ def test_the_first_of_equal_machines_wins_and_equals_stay() -> None:
     assert placed("predictive", away) == [2, 1]
 
 
-def test_the_search_scores_about_as_many_placements_as_it_is_allowed() -> None:
+def test_the_search_scores_about_the_allowed_number_of_placements() -> None:
     view = random_view(7)
     result = answer(f"{SEARCH}:steps=1", view)
     assert isinstance(result, Placement)
@@ -153,13 +153,13 @@ def test_the_search_scores_about_as_many_placements_as_it_is_allowed() -> None:
     assert "step limit reached" in result.note
 
 
-def test_says_so_when_nothing_is_allowed() -> None:
+def test_refuses_if_no_placement_is_allowed() -> None:
     view = PlacementView(chain(1, 1), equal_machines(2), "own", lambda rows: np.full(len(rows), -np.inf))
     for name in ("predictive", SEARCH):
         assert "'own'" in refused(name, view).reason
 
 
-def test_finds_what_is_allowed_from_a_start_that_is_not() -> None:
+def test_finds_an_allowed_placement_from_an_initial_one_that_is_not() -> None:
     view = PlacementView(
         chain(1, 1), equal_machines(2), "own", lambda rows: np.where(rows[:, 0] == rows[:, 1], 0.0, -np.inf)
     )
@@ -168,7 +168,7 @@ def test_finds_what_is_allowed_from_a_start_that_is_not() -> None:
 
 
 @pytest.mark.parametrize("policy", [Predictive(), PredictiveSearch()])
-def test_needs_a_view_that_scores(policy: Predictive | PredictiveSearch) -> None:
+def test_requires_a_view_that_scores(policy: Predictive | PredictiveSearch) -> None:
     with pytest.raises(ValueError, match="evaluate"):
         policy.place(PlacementView(chain(1, 1), equal_machines(2)), np.random.default_rng(0))
 
@@ -182,7 +182,7 @@ def test_needs_a_view_that_scores(policy: Predictive | PredictiveSearch) -> None
         ("predictive-search:steps=0", "predictive-search.steps"),
     ],
 )
-def test_refuses_parameters_that_make_no_sense(spec: str, field: str) -> None:
-    with pytest.raises(InvalidInput) as mistake:
+def test_rejects_invalid_parameters(spec: str, field: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
         registry.placement_policy(spec)
-    assert mistake.value.path == f"policy.{field}"
+    assert caught.value.path == f"policy.{field}"

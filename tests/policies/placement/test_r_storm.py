@@ -19,7 +19,7 @@ def with_load(topology: Topology, rate_tps: float) -> Application:
 
 
 def test_worked_example_at_the_load_that_uses_all_cpu() -> None:
-    # Six cores and 3 core-seconds a tuple: 2 tuples a second, so c0 demands 2, each c1 1 and c2 2 cores. c0 goes to
+    # Six cores and 3 core-seconds per tuple: 2 tuples per second, so c0 demands 2, each c1 1 and c2 2 cores. c0 goes to
     # the largest machine and leaves 1 there, which is just what c1[0] demands; only "two" has 2 left for c2, and
     # only "one" has 1 left for c1[1].
     view = PlacementView(chain(1, 2, 1, cpu=1.0), UNEQUAL)
@@ -40,7 +40,7 @@ def test_prefers_the_tightest_fit_when_the_network_does_not_count() -> None:
     assert where[[0, 1]].tolist() == [1, 2]
 
 
-def test_overloads_only_when_no_machine_has_the_cpu_left() -> None:
+def test_overloads_only_if_no_machine_has_enough_cpu_left() -> None:
     view = PlacementView(with_load(chain(1, 5, cpu=1.0), 8.0), equal_machines(4, cores=4, slots=4))
     # c0 demands 8 of 4 cores; the five c1 demand 1.6 each and fit twice on each of the three other machines
     load = np.bincount(machines_of(view, placed("r-storm", view)), minlength=4)
@@ -53,7 +53,7 @@ def test_takes_the_least_overloaded_machine_when_all_are() -> None:
     assert machines_of(view, placed("r-storm:network_weight=0", view)).tolist() == [0, 2, 3, 0, 1]
 
 
-def test_keeps_to_memory_whatever_the_distance() -> None:
+def test_respects_memory_at_any_distance() -> None:
     machines = cluster(Machine(name="big", cores=8, memory_mb=15.0), Machine(name="small", memory_mb=15.0))
     view = PlacementView(with_load(chain(1, 1, cpu=0.0, memory_mb=10.0), 1.0), machines)
     assert placed("r-storm", view) == [0, 1]
@@ -88,7 +88,7 @@ def test_counts_links_on_a_routed_network_and_hosts_on_a_mesh() -> None:
     )
     routed = Cluster(name="routed", machines=machines, switches=("switch",), links=links)
     from_a = network_distance(PlacementView(chain(1, 1), routed), 0)
-    assert from_a == pytest.approx(np.array([0, 2, 3, 4]) / 4)  # d is out of reach: further than all
+    assert from_a == pytest.approx(np.array([0, 2, 3, 4]) / 4)  # d is not connected: further than all others
     mesh = cluster(Machine(name="a"), Machine(name="b", host="h"), Machine(name="c", host="h"))
     assert network_distance(PlacementView(chain(1, 1), mesh), 1).tolist() == [1.0, 0.0, 0.5]
 
@@ -118,7 +118,7 @@ def by_hand(view: PlacementView, widths: list[int]) -> list[int]:
     machines = view.cluster.machines
     cpu, memory = [m.cpu for m in machines], [m.memory_mb for m in machines]
     top_cpu, top_memory = max(cpu), max(memory)
-    rate = sum(cpu) / len(widths)  # each component does one core-second a tuple
+    rate = sum(cpu) / len(widths)  # each component takes one core-second per tuple
     where: dict[tuple[int, int], int] = {}
     reference = -1
     for number in range(max(widths)):

@@ -14,7 +14,7 @@ def test_draws_all_slots_evenly() -> None:
     assert np.abs(drawn - 600).max() < 4 * spread, f"seed {SEED}"
 
 
-def test_draws_only_slots_that_have_room() -> None:
+def test_draws_only_slots_with_room() -> None:
     machines = cluster(Machine(name="full", memory_mb=5.0), Machine(name="one", memory_mb=15.0), Machine(name="rest"))
     view = PlacementView(chain(20, 20, memory_mb=10.0), machines)
     taken = [np.bincount(placed("random", view, seed), minlength=3).tolist() for seed in range(20)]

@@ -6,8 +6,8 @@ from tests.shared_data import needs_shared
 
 
 @needs_shared
-def test_equals_the_authors_storm_in_all_their_cases_when_their_machines_are_listed_as_they_take_them() -> None:
-    # their order of the machines of one host is arbitrary, so it is read from their answer; all else is ours to find
+def test_equals_the_authors_storm_in_all_cases_with_machines_in_their_order() -> None:
+    # their order of the machines of one host is arbitrary, so it is read from their placement
     for view, theirs in tata_cases():
         seen = dict.fromkeys(machines_of(view, theirs["storm"]).tolist())
         order = [*seen, *(machine for machine in range(view.slots.machines) if machine not in seen)]
@@ -18,7 +18,7 @@ def test_equals_the_authors_storm_in_all_their_cases_when_their_machines_are_lis
 
 
 @needs_shared
-def test_equals_the_authors_storm_as_it_is_where_every_host_has_one_machine() -> None:
+def test_equals_the_authors_storm_if_every_host_has_one_machine() -> None:
     alone = [(view, theirs) for view, theirs in tata_cases() if view.slots.host[-1] + 1 == view.slots.machines]
     assert len(alone) > 100
     for view, theirs in alone:
@@ -55,3 +55,18 @@ def test_deals_the_tasks_of_a_pinned_component_to_all_slots_of_its_machine() -> 
         streams=(Stream(source="c0", target="c1"),),
     )
     assert placed("round-robin", PlacementView(topology, equal_machines(2, slots=2))) == [2, 3, 2, 3, 0, 2]
+
+
+def test_i_storm_starts_with_the_host_that_has_most_slots_on_all_its_machines() -> None:
+    machines = cluster(
+        Machine(name="a", slots=2),  # slots 0 and 1, alone on its host
+        Machine(name="b", slots=1, host="rack"),  # slot 2
+        Machine(name="c", slots=2, host="rack"),  # slots 3 and 4: three on the host
+        Machine(name="d", slots=1),  # slot 5
+    )
+    assert placed("i-storm", PlacementView(chain(4, 4), machines)) == [2, 0, 5, 3, 1, 4, 2, 0]
+
+
+def test_i_storm_takes_hosts_of_one_size_as_listed() -> None:
+    view = PlacementView(chain(2, 4), equal_machines(3, slots=2))
+    assert placed("i-storm", view) == placed("round-robin", view) == [0, 2, 4, 1, 3, 5]

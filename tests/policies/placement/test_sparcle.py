@@ -15,14 +15,14 @@ from penstock.model.taskgraph import Floats, Ints
 from penstock.model.topology import Application, Component, Kind, Stream, Topology
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.assignment import assign
-from penstock.policies.placement.carried import add_hop, find_hop, no_hops, with_hops
-from penstock.policies.placement.joint_ways import Ways, charge_way, clear_way
-from penstock.policies.placement.partly_placed import asked_of, offered_by
+from penstock.policies.placement.joint_routes import Network, charge_path, clear_path
+from penstock.policies.placement.partial_placement import capacities_of, workload_of
+from penstock.policies.placement.routed_traffic import add_hop, find_hop, no_hops, with_hops
 from penstock.policies.placement.sparcle import Sparcle
-from penstock.policies.placement.widest_trees import grow_tree, no_trees, renew, reverse, take, with_room
+from penstock.policies.placement.widest_trees import grow_tree, no_trees, renew_trees, reverse, use_tree, with_room
 from penstock.workloads.networks import Capacities, jellyfish
 from penstock.workloads.topologies import layered
-from tests.policies.cases import answer, machines_of, placed, refused
+from tests.policies.cases import answer, machines_of, placed, rate_of, refused
 from tests.policies.placement.plain_kernels import throughout
 from tests.policies.placement.random_cases import Case, random_mesh, random_network
 from tests.policies.placement.test_greedy import EquationTwo
@@ -30,12 +30,6 @@ from tests.shared_data import needs_shared
 from tests.sparcle_cases import Instance, build, hosts, instances
 
 PAPER = Sparcle(ties="lowest", together=False)
-
-
-def rate_of(view: PlacementView, policy: Sparcle) -> float:
-    placement = policy.place(view, np.random.default_rng(0))
-    assert isinstance(placement, Placement)
-    return Evaluator(view.topology, view.cluster).evaluate(placement).throughput_tps
 
 
 @pytest.mark.slow
@@ -137,7 +131,7 @@ def test_takes_the_task_with_the_lowest_gamma_next_to_where_its_gamma_is_highest
 
 
 def there_and_back() -> PlacementView:
-    """Source and sink on a slow machine; the link to a fast one carries one transport well, two not."""
+    """Source and sink on a slow machine; the link to a fast one can carry one transport, but not two."""
     topology = Topology(
         name="there-and-back",
         components=(
@@ -152,7 +146,7 @@ def there_and_back() -> PlacementView:
     return PlacementView(topology, Cluster(name="two", machines=machines, links=(link,)))
 
 
-def test_counts_transports_that_share_a_link_together_if_told_to() -> None:
+def test_adds_up_transports_that_share_a_link_if_together_is_set() -> None:
     view = there_and_back()
     assert machines_of(view, placed("sparcle:together=false", view)).tolist() == [0, 1, 0]  # min(3, 1.5) > 1
     assert machines_of(view, placed("sparcle:together=true", view)).tolist() == [0, 0, 0]  # 1.5 / 2 < 1
@@ -172,7 +166,7 @@ def test_routes_around_a_link_that_is_shared() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("spec", ["sparcle", "sparcle:ties=lowest", "sparcle:together=false"])
-def test_does_not_ask_the_generator(spec: str, seed: int) -> None:
+def test_does_not_use_the_random_generator(spec: str, seed: int) -> None:
     for view in (random_network(seed), random_mesh(seed)):
         assert answer(spec, view, seed=1) == answer(spec, view, seed=2)
 
@@ -183,8 +177,8 @@ def test_serves_several_sources_and_sinks_over_directed_links() -> None:
     names = {"a": Kind.SOURCE, "b": Kind.SOURCE, "mix": Kind.OPERATOR, "y": Kind.SINK, "z": Kind.SINK}
     pins = {"a": "m0", "b": "m1", "y": "m2", "z": "m3"}
     components = tuple(Component(name=n, kind=k, cpu=0.01, pinned=pins.get(n)) for n, k in names.items())
-    ways = (("a", "mix"), ("b", "mix"), ("mix", "y"), ("mix", "z"))
-    streams = tuple(Stream(source=a, target=b, tuple_bytes=1000.0) for a, b in ways)
+    loads = (("a", "mix"), ("b", "mix"), ("mix", "y"), ("mix", "z"))
+    streams = tuple(Stream(source=a, target=b, tuple_bytes=1000.0) for a, b in loads)
     view = PlacementView(Application(name="many", components=components, streams=streams), network)
     result = answer("sparcle", view)
     assert isinstance(result, Placement)
@@ -206,7 +200,7 @@ def _with_mix_on(view: PlacementView, machine: int) -> object:
     )
 
 
-def test_says_when_the_network_leads_nowhere() -> None:
+def test_refuses_a_network_without_a_path() -> None:
     view = there_and_back()
     machines = (*view.cluster.machines, Machine(name="far"))
     components = (*view.topology.components[:2], Component(name="out", kind=Kind.SINK, pinned="far"))
@@ -221,7 +215,7 @@ def heap_for(links: Links) -> tuple[Floats, Ints]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
-def test_trees_that_are_kept_equal_those_made_anew(seed: int) -> None:
+def test_cached_trees_equal_recomputed_ones(seed: int) -> None:
     rng = np.random.default_rng(seed)
     view = random_network(seed)
     links, back = view.links, reverse(view.links)
@@ -230,8 +224,8 @@ def test_trees_that_are_kept_equal_those_made_anew(seed: int) -> None:
     for step in range(12):
         towards, root, bits = bool(rng.integers(2)), int(rng.integers(view.slots.machines)), float(rng.uniform(1, 1e6))
         trees = with_room(trees, 1)
-        known.append((take(trees, towards, root, bits), towards, root, bits))
-        renew(trees, charged, links, back, load, *heap_for(links))
+        known.append((use_tree(trees, towards, root, bits), towards, root, bits))
+        renew_trees(trees, charged, links, back, load, *heap_for(links))
         for number, towards, root, bits in known:
             width, _, _ = widest_tree(back if towards else links, load, bits, root, -1)
             assert trees.width[number].tolist() == width.tolist(), f"seed {seed}, step {step}"
@@ -239,32 +233,32 @@ def test_trees_that_are_kept_equal_those_made_anew(seed: int) -> None:
         load[charged] += rng.uniform(0, 1e6)
 
 
-def test_a_tree_is_one_for_all_who_want_it_and_made_anew_after_nobody_did() -> None:
+def test_a_tree_is_shared_by_its_users_and_recomputed_after_it_had_none() -> None:
     links = random_network(0).links
     trees, back, load = no_trees(4, links.nodes, 3), reverse(links), np.zeros(len(links.bandwidth))
     quiet = np.zeros(len(load), dtype=np.bool_)
-    assert [take(trees, False, 1, 8.0), take(trees, True, 1, 8.0), take(trees, False, 1, 9.0)] == [0, 1, 2]
-    assert take(trees, False, 1, 8.0) == 0
-    renew(trees, quiet, links, back, load, *heap_for(links))
+    assert [use_tree(trees, False, 1, 8.0), use_tree(trees, True, 1, 8.0), use_tree(trees, False, 1, 9.0)] == [0, 1, 2]
+    assert use_tree(trees, False, 1, 8.0) == 0
+    renew_trees(trees, quiet, links, back, load, *heap_for(links))
     assert trees.renewed.tolist() == [True, True, True, False]
     trees.users[:2] -= 1  # the first has another user, the second none
     load += 1e6
-    renew(trees, quiet, links, back, load, *heap_for(links))
+    renew_trees(trees, quiet, links, back, load, *heap_for(links))
     assert not trees.renewed.any()
-    assert [take(trees, False, 1, 8.0), take(trees, True, 1, 8.0)] == [0, 1]
-    renew(trees, quiet, links, back, load, *heap_for(links))
+    assert [use_tree(trees, False, 1, 8.0), use_tree(trees, True, 1, 8.0)] == [0, 1]
+    renew_trees(trees, quiet, links, back, load, *heap_for(links))
     assert trees.renewed.tolist() == [False, True, False, False]
 
 
 def leaves_on_switches(seed: int) -> PlacementView:
-    """Machines with one link each, to a network of switches, and a graph of which some tasks are alike."""
+    """Machines with one link each, to a network of switches, and a graph of which some tasks are equivalent."""
     capacities = Capacities(cores=1, slots=1, bandwidth_mbps=2.2, spread=0.5, memory_mb=1e6)
     network = jellyfish(switches=12, degree=3, servers=12, capacities=capacities, seed=seed)
     return PlacementView(layered(components=9, depth=4, parallelism=1 + seed % 2, memory_mb=1.0, seed=seed), network)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_what_is_known_of_an_only_link_changes_nothing(seed: int) -> None:
+def test_the_shortcut_for_an_only_link_changes_nothing(seed: int) -> None:
     view = leaves_on_switches(seed)
     ends = [(link.source, link.target) for link in view.cluster.links]
     machines = {machine.name for machine in view.cluster.machines}
@@ -277,11 +271,11 @@ def test_what_is_known_of_an_only_link_changes_nothing(seed: int) -> None:
 @np.errstate(divide="ignore")
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("case", [random_network, random_mesh, leaves_on_switches])
-def test_the_assignment_does_the_same_interpreted(case: Case, seed: int) -> None:
+def test_the_compiled_assignment_equals_the_interpreted_one(case: Case, seed: int) -> None:
     view = case(seed)
-    asked, offered, nobody = asked_of(view), offered_by(view), np.empty(0, dtype=np.int32)
+    workload, limits, nobody = workload_of(view), capacities_of(view), np.empty(0, dtype=np.int32)
     for near, together in ((True, True), (False, False)):
-        made = [run(asked, offered, near, together, nobody) for run in (assign, throughout(assign, {}))]
+        made = [run(workload, limits, near, together, nobody) for run in (assign, throughout(assign, {}))]
         assert made[0].slot.tolist() == made[1].slot.tolist()
         number = made[0].hops.filled[0]
         assert number == made[1].hops.filled[0]
@@ -289,7 +283,7 @@ def test_the_assignment_does_the_same_interpreted(case: Case, seed: int) -> None
         assert made[0].free.tolist() == made[1].free.tolist()
 
 
-def test_hops_keep_their_routes_when_there_are_more_than_room_was_made_for() -> None:
+def test_hops_keep_their_routes_when_arrays_grow() -> None:
     hops = no_hops(1, 1, 2)
     line = np.array([-1, 0, 1, 2], dtype=np.int32)  # node 3 is reached from 2, that from 1, that from 0
     paths = {(0, 0, 2): [5, 6], (1, 0, 1): [5], (0, 0, 3): [5, 6, 7]}
@@ -304,7 +298,7 @@ def test_hops_keep_their_routes_when_there_are_more_than_room_was_made_for() -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_kernels_do_the_same_interpreted(seed: int) -> None:
+def test_compiled_kernels_equal_interpreted_ones(seed: int) -> None:
     rng = np.random.default_rng(seed)
     links = random_network(seed).links
     load = rng.uniform(0.0, 1e6, len(links.bandwidth))
@@ -315,12 +309,12 @@ def test_kernels_do_the_same_interpreted(seed: int) -> None:
         grow(links, load, 1e5, 0, -1, width, tail, via, *heap)
         made.append((width.tolist(), tail.tolist(), via.tolist()))
     assert made[0] == made[1]
-    ways = Ways(links, reverse(links), load)
+    loads = Network(links, reverse(links), load)
     for node in range(links.nodes):
         added, again = np.zeros(len(load)), np.zeros(len(load))
-        charge_way(added, 1e5, tail, via, node)
-        interpreted(charge_way)(again, 1e5, tail, via, node)
+        charge_path(added, 1e5, tail, via, node)
+        interpreted(charge_path)(again, 1e5, tail, via, node)
         assert added.tolist() == again.tolist()
-        assert clear_way(added, tail, via, node, ways) == interpreted(clear_way)(again, tail, via, node, ways)
+        assert clear_path(added, tail, via, node, loads) == interpreted(clear_path)(again, tail, via, node, loads)
         assert not added.any()
         assert not again.any()

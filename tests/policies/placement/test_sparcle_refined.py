@@ -10,7 +10,7 @@ from penstock.model.errors import InvalidInput
 from penstock.model.kernel import interpreted
 from penstock.model.placement import Placement
 from penstock.model.topology import Application, Component, Kind, Stream
-from penstock.policies.api import PlacementPolicy, PlacementView
+from penstock.policies.api import PlacementView
 from penstock.policies.placement import refinement, refinement_search
 from penstock.policies.placement.optimal import Optimal
 from penstock.policies.placement.refinement_search import Walk
@@ -18,19 +18,13 @@ from penstock.policies.placement.sparcle import Sparcle
 from penstock.policies.placement.sparcle_refined import SparcleRefined
 from penstock.workloads.networks import Capacities, line, star
 from tests.generators import random_slots
-from tests.policies.cases import answer
+from tests.policies.cases import answer, rate_of
 from tests.policies.placement.random_cases import Case, random_mesh, random_network
 from tests.shared_data import needs_shared
 from tests.sparcle_cases import build, instances
 
 REFINED = SparcleRefined(seconds=None)
 BALANCED = Capacities(cores=1, slots=1, bandwidth_mbps=1.0, spread=0.5)
-
-
-def rate_of(view: PlacementView, policy: PlacementPolicy, seed: int = 0) -> float:
-    placement = policy.place(view, np.random.default_rng(seed))
-    assert isinstance(placement, Placement)
-    return Evaluator(view.topology, view.cluster).evaluate(placement).throughput_tps
 
 
 @pytest.mark.slow
@@ -45,7 +39,7 @@ def test_is_close_to_the_optimum_with_joint_routing_on_the_reference_instances()
 
 
 def balanced(network: Cluster, wide: bool, seed: int) -> PlacementView:
-    """SPARCLE's linear or diamond graph, ends pinned; tasks need of a machine what transports need of a link."""
+    """SPARCLE's linear or diamond graph, ends pinned; tasks load machines as much as transports load links."""
     rng = np.random.default_rng(seed)
     edges = [(0, 1), (1, 2), (1, 3), (2, 4), (3, 4), (4, 5)] if wide else [(i, i + 1) for i in range(5)]
     inputs = [sum(target == task for _, target in edges) for task in range(6)]
@@ -89,7 +83,7 @@ def test_is_close_to_the_optimum_on_balanced_stars_and_lines(network: Callable[.
 
 @pytest.mark.parametrize("case", [random_network, random_mesh])
 @pytest.mark.parametrize("seed", range(8))
-def test_is_never_worse_than_what_it_sets_out_from(case: Case, seed: int) -> None:
+def test_is_never_worse_than_its_initial_placements(case: Case, seed: int) -> None:
     view = case(seed)
     for evaluations in (0, 40):
         refined = rate_of(view, SparcleRefined(seconds=None, evaluations=evaluations), seed)
@@ -97,14 +91,14 @@ def test_is_never_worse_than_what_it_sets_out_from(case: Case, seed: int) -> Non
             assert refined >= rate_of(view, start) * (1 - 1e-9), f"seed {seed}"
 
 
-def test_stops_at_once_when_there_is_no_time() -> None:
+def test_stops_at_once_if_no_time_is_left() -> None:
     fewer = 0
     for seed in range(12):
         view = random_network(seed)
         at_once, all_starts = (rate_of(view, one) for one in (SparcleRefined(seconds=0), SparcleRefined(None, 0)))
         assert rate_of(view, Sparcle()) * (1 - 1e-9) <= at_once <= all_starts
         fewer += at_once < all_starts * (1 - 1e-9)
-    assert fewer  # a later start would have been better, and was not made
+    assert fewer  # a later initial placement would have been better, and was not computed
 
 
 @pytest.mark.parametrize("case", [random_network, random_mesh])
@@ -125,7 +119,7 @@ def test_rates_placements_as_an_even_split_does(case: Case, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_keeps_a_wanted_rate_by_ways_that_add_least_load(seed: int) -> None:
+def test_keeps_a_wanted_rate_with_routes_that_add_least_load(seed: int) -> None:
     view = random_network(seed)
     problem = refinement.problem_of(view)
     scratch, log = refinement.scratch_of(problem), refinement.log_of(0, 0)
@@ -138,7 +132,7 @@ def test_keeps_a_wanted_rate_by_ways_that_add_least_load(seed: int) -> None:
     assert log.filled[1] <= links_widest
 
 
-def test_the_search_does_the_same_interpreted() -> None:
+def test_the_compiled_search_equals_the_interpreted_one() -> None:
     view = random_network(1)
     problem = refinement.problem_of(view)
     scratch, log = refinement.scratch_of(problem), refinement.log_of(0, 0)
@@ -156,7 +150,7 @@ def test_the_search_does_the_same_interpreted() -> None:
     assert ended[0][0] > 0
 
 
-def test_tells_the_gap_to_a_bound_if_asked() -> None:
+def test_reports_the_gap_to_a_bound_on_request() -> None:
     view = balanced(star(8, BALANCED, 2), wide=True, seed=2)
     best = rate_of(view, Optimal())
     for evaluations in (0, 2000):
@@ -171,6 +165,6 @@ def test_tells_the_gap_to_a_bound_if_asked() -> None:
 
 
 @pytest.mark.parametrize("field", ["seconds", "evaluations"])
-def test_refuses_a_negative_limit(field: str) -> None:
+def test_rejects_a_negative_limit(field: str) -> None:
     with pytest.raises(InvalidInput, match=field):
         SparcleRefined(**{field: -1})  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ def test_treats_the_processes_of_one_machine_as_containers_of_their_own() -> Non
     assert np.bincount(containers_of(view, placed("t-heron:capacity=4", view))).tolist() == [4, 4]
 
 
-def test_shares_all_tasks_evenly_when_ten_a_container_would_not_do() -> None:
+def test_distributes_tasks_evenly_if_ten_per_container_do_not_suffice() -> None:
     view = PlacementView(chain(10, 20, 15), equal_machines(3))
     assert np.bincount(placed("t-heron", view)).tolist() == [15, 15, 15]
 
@@ -34,7 +34,7 @@ def test_names_the_capacity_when_every_container_is_full() -> None:
     assert "has 3 tasks" in refusal.reason
 
 
-def test_exceeds_the_usual_capacity_where_memory_leaves_no_other_way() -> None:
+def test_exceeds_the_usual_capacity_if_memory_allows_nothing_else() -> None:
     machines = cluster(Machine(name="small", memory_mb=25.0), Machine(name="large"))
     view = PlacementView(chain(8, 8, memory_mb=10.0), machines)
     assert np.bincount(placed("t-heron", view)).tolist() == [2, 14]

@@ -16,19 +16,16 @@ def two_pipelines(pinned: str | None = None) -> Topology:
         components=tuple(
             Component(name=name, kind=kind, pinned=pinned if name == "d" else None) for name, kind in kinds.items()
         ),
-        streams=(
-            Stream(source="a", target="b", tuple_bytes=8.0),
-            Stream(source="c", target="d", tuple_bytes=4.0),
-        ),
+        streams=(Stream(source="a", target="b", tuple_bytes=8.0), Stream(source="c", target="d", tuple_bytes=4.0)),
     )
 
 
-def test_keeps_each_pipeline_on_a_machine_of_its_own() -> None:
+def test_keeps_each_pipeline_on_its_own_machine() -> None:
     view = PlacementView(two_pipelines(), equal_machines(2))
     assert placed("t-storm", view) == [0, 0, 1, 1]
 
 
-def test_brings_all_together_when_the_capacity_allows_it() -> None:
+def test_colocates_all_tasks_if_the_capacity_allows_it() -> None:
     view = PlacementView(chain(1, 2, 1), equal_machines(4))
     assert placed("t-storm:capacity=4", view) == [0, 0, 0, 0]
     assert sorted(placed("t-storm", view)) == [0, 1, 2, 3]
@@ -41,7 +38,7 @@ def test_does_not_count_pinned_tasks_against_the_capacity() -> None:
         1,
         2,
         1,
-    ]  # one free task a machine: b is beside the pinned d, which does not count
+    ]  # one free task per machine: b is beside the pinned d, which does not count
 
 
 def test_takes_the_machine_with_fewest_tasks_among_equals_however_slow_it_is() -> None:
@@ -51,9 +48,9 @@ def test_takes_the_machine_with_fewest_tasks_among_equals_however_slow_it_is() -
     assert where.tolist() == [0, 0, 1, 1]  # nothing draws c to either machine
 
 
-def test_exceeds_the_capacity_where_memory_leaves_no_other_way() -> None:
+def test_exceeds_the_capacity_if_memory_allows_nothing_else() -> None:
     machines = cluster(Machine(name="a", memory_mb=15.0), Machine(name="b", memory_mb=15.0), Machine(name="c"))
-    view = PlacementView(chain(3, 4, memory_mb=10.0), machines)  # three a machine, but two have memory for one only
+    view = PlacementView(chain(3, 4, memory_mb=10.0), machines)  # three per machine, but two have memory for one only
     assert np.bincount(placed("t-storm", view)).tolist() == [1, 1, 5]
 
 
@@ -76,7 +73,7 @@ def test_takes_the_machine_that_adds_least_traffic_over_all_edges(seed: int) -> 
 
 
 def by_hand(view: PlacementView) -> list[int]:
-    """T-Storm over the explicit list of edges; all amounts are sums of powers of two, so that ties are exact."""
+    """Run T-Storm over the explicit list of edges; all amounts are sums of powers of two, so that ties are exact."""
     edges = expand_edges(view.tasks)
     carried = view.tasks.gain[edges.source] * edges.share * edges.tuple_bytes
     number, machines = view.tasks.number, view.slots.machines

@@ -1,4 +1,4 @@
-"""What every tuple policy promises, asked of all that are registered."""
+"""The contract of tuple policies, tested on all that are registered."""
 
 from collections.abc import Callable
 from dataclasses import is_dataclass
@@ -14,10 +14,10 @@ from penstock.model.taskgraph import Floats
 from penstock.policies import registry
 from penstock.policies.api import SETTINGS, RoutingPolicy, Rule, SendingPolicy
 from penstock.policies.registry import PolicyKind
-from penstock.policies.tuples.routing import route, route_keyed
+from penstock.policies.tuples.routing import route
 from penstock.policies.tuples.sending import STATE as REMEMBERED
 from penstock.policies.tuples.sending import send
-from tests.policies.tuples.tables import STATE, Tables, decide, drawn, repeat, tables
+from tests.policies.tuples.tables import STATE, Tables, decide, drawn, repeat, route_keyed, tables
 
 ROUTINGS = registry.names(PolicyKind.ROUTING)
 SENDINGS = registry.names(PolicyKind.SENDING)
@@ -64,7 +64,7 @@ def test_is_a_frozen_slotted_dataclass_that_needs_no_arguments(name: str, kind: 
 
 @pytest.mark.slow
 @EVERY_FREE
-def test_sends_no_more_than_there_is_than_there_is_room_for_and_than_may_leave(spec: str) -> None:
+def test_sends_no_more_than_queues_room_and_limit_allow(spec: str) -> None:
     for number, given in enumerate(cases()):
         sent = decide(spec, given).sent
         assert (sent >= 0).all(), number
@@ -74,7 +74,7 @@ def test_sends_no_more_than_there_is_than_there_is_room_for_and_than_may_leave(s
 
 
 @EVERY_FREE
-def test_decides_alike_for_equal_seeds(spec: str) -> None:
+def test_equal_seeds_give_equal_decisions(spec: str) -> None:
     for number, given in enumerate(cases(30)):
         one, other = decide(spec, given, seed=number), decide(spec, given, seed=number)
         assert (one.sent == other.sent).all()
@@ -82,7 +82,7 @@ def test_decides_alike_for_equal_seeds(spec: str) -> None:
 
 
 @EVERY_FREE
-def test_leaves_what_it_looks_at_unchanged(spec: str) -> None:
+def test_leaves_its_input_unchanged(spec: str) -> None:
     for given in cases(30):
         after = decide(spec, given).tables
         for before, then in ((given.queues, after.queues), (given.lanes, after.lanes)):
@@ -92,7 +92,7 @@ def test_leaves_what_it_looks_at_unchanged(spec: str) -> None:
 
 
 @EVERY_FREE
-def test_decides_alike_compiled_and_interpreted(spec: str) -> None:
+def test_compiled_decisions_equal_interpreted_ones(spec: str) -> None:
     plain = interpreted(route)
     wide = tables(50, waiting=77, cost=np.arange(50) % 3, backlog=np.arange(50) % 7, senders=2.0, room=4)
     for number, given in enumerate([*cases(60), wide]):
@@ -104,7 +104,7 @@ def test_decides_alike_compiled_and_interpreted(spec: str) -> None:
         np.testing.assert_allclose(one.tables.lanes.weight, other.tables.lanes.weight, rtol=1e-9, atol=1e-9)
 
 
-def test_keeps_no_hold_of_what_it_is_handed() -> None:
+def test_keeps_no_reference_to_its_input() -> None:
     given, rng, rule = tables(3, waiting=5), np.random.default_rng(0), registry.routing_policy("shuffle").rule
     sent = np.zeros(3, dtype=np.int64)
     held = [getrefcount(one) for one in (rng, sent, given.lanes.room, rule.settings)]
@@ -122,7 +122,7 @@ def test_sends_all_that_lanes_and_limit_allow(spec: str) -> None:
 
 @EVERY_FREE
 def test_streams_of_a_fork_share_a_limit_that_binds(spec: str) -> None:
-    # Scores above nothing: POTUS sends only what it must, (4), of which there is more than γ.
+    # Scores above zero: POTUS sends only what it must, (4), which is more than γ.
     given = tables([2, 2], limit=4, waiting=10, arrived=10, backlog=100)
     sent = repeat(spec, given, 60)
     if spec != "potus:spread=none,v=10":  # holds all of it
@@ -131,7 +131,7 @@ def test_streams_of_a_fork_share_a_limit_that_binds(spec: str) -> None:
 
 
 @pytest.mark.parametrize("spec", NEAR_ONLY)
-def test_sends_all_that_lanes_and_limit_allow_where_no_task_is_near(spec: str) -> None:
+def test_sends_all_that_lanes_and_limit_allow_if_no_task_is_near(spec: str) -> None:
     for number, given in enumerate(cases()):
         given.lanes.cost[:] += 1.0
         able = sum(given.able(queue) for queue in range(len(given.queues.waiting)))
@@ -139,7 +139,7 @@ def test_sends_all_that_lanes_and_limit_allow_where_no_task_is_near(spec: str) -
 
 
 @EVERY_FREE
-def test_sends_nothing_where_there_are_no_tuples_no_room_or_no_leave(spec: str) -> None:
+def test_sends_nothing_without_tuples_room_or_permission(spec: str) -> None:
     assert decide(spec, tables((3, 1))).sent.sum() == 0
     assert decide(spec, tables(3, waiting=5, arrived=5, room=0)).sent.sum() == 0
     assert decide(spec, tables(3, waiting=5, arrived=5, limit=0)).sent.sum() == 0
@@ -152,14 +152,14 @@ def test_one_lane_gets_everything(spec: str) -> None:
 
 
 @EVERY_FREE
-def test_a_thousand_lanes_are_no_trouble(spec: str) -> None:
+def test_handles_a_thousand_lanes(spec: str) -> None:
     given = tables(1000, waiting=5000, arrived=5000, backlog=np.arange(1000) % 5, cost=1.0, room=6, speed=3.0)
     sent = decide(spec, given).sent
     assert (sent <= 6).all()
     assert sent.sum() == 5000
 
 
-def test_a_queue_out_of_reach_is_left_alone() -> None:
+def test_queues_of_other_tasks_are_not_changed() -> None:
     given = tables((2, 2, 2), waiting=4)
     for spec in FREE:
         rule, sent = registry.routing_policy(spec).rule, np.zeros(6, dtype=np.int64)
@@ -202,7 +202,7 @@ def test_tuples_go_to_a_lane_of_their_key_in_order_until_there_is_no_room(name: 
 
 
 @pytest.mark.parametrize("name", KEYED)
-def test_keys_are_told_apart_alike_compiled_and_interpreted(name: str) -> None:
+def test_compiled_decisions_by_key_equal_interpreted_ones(name: str) -> None:
     rng, rule = np.random.default_rng(SEED), registry.routing_policy(name).rule
     for _ in range(100):
         given, own, other = keyed_case(rng)
@@ -215,7 +215,7 @@ def test_keys_are_told_apart_alike_compiled_and_interpreted(name: str) -> None:
 
 
 class Link:
-    """What a sending policy sees of a link, drawn at random."""
+    """The random input of a sending policy for a link."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         size = int(rng.integers(1, 7))
@@ -224,7 +224,7 @@ class Link:
         self.budget = int(rng.integers(0, 9))
 
     def shared(self, spec: str, seed: int, how: Callable[..., int] = send) -> tuple[Longs, Floats]:
-        """What is allowed of each queue in three slots in a row, and what the policy remembers then."""
+        """Return what is allowed to each queue in three consecutive slots, and the policy's state afterwards."""
         rule, rng = registry.sending_policy(spec).rule, np.random.default_rng(seed)
         state, allowed = np.zeros(REMEMBERED), np.zeros((3, len(self.backlog)), dtype=np.int64)
         for slot, row in enumerate(allowed):
@@ -237,7 +237,7 @@ class Link:
 
 
 @EVERY_SENDING
-def test_shares_out_no_more_than_there_is_alike_for_equal_seeds_and_interpreted(spec: str) -> None:
+def test_sending_is_within_limits_repeatable_and_equal_if_interpreted(spec: str) -> None:
     rng, plain = np.random.default_rng(SEED), interpreted(send)
     for number in range(100):
         link = Link(rng)
@@ -251,7 +251,7 @@ def test_shares_out_no_more_than_there_is_alike_for_equal_seeds_and_interpreted(
 
 
 @pytest.mark.parametrize(
-    ("kind", "spec", "said"),
+    ("kind", "spec", "message"),
     [
         ("routing", "potus:v=-1", "routing.potus.v: expected a number ≥ 0, got '-1'"),
         ("routing", "potus:beta=0", "routing.potus.beta: expected a number > 0, got '0'"),
@@ -266,8 +266,8 @@ def test_shares_out_no_more_than_there_is_alike_for_equal_seeds_and_interpreted(
         ("sending", "potus", "sending: no sending policy is named 'potus'; 'potus' is a routing policy; there are "),
     ],
 )
-def test_a_wrong_parameter_is_a_one_line_error(kind: str, spec: str, said: str) -> None:
+def test_a_wrong_parameter_is_a_one_line_error(kind: str, spec: str, message: str) -> None:
     with pytest.raises(PenstockError) as caught:
         getattr(registry, f"{kind}_policy")(spec)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""POTUS against the problem that it says it solves, (15), and what it does beyond that problem."""
+"""POTUS against the problem that it solves, (15), and its behaviour beyond that problem."""
 
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ class Case(NamedTuple):
 
 
 def weights_of(given: Tables, policy: Potus) -> Floats:
-    """l = V·U + Q_in − β·Q_out; with tuples in flight, Q_in is what it will be by the time that a tuple lands."""
+    """l = V·U + Q_in − β·Q_out; with tuples in flight, Q_in is its value when a tuple arrives."""
     queues, lanes, _ = given
     queue = np.repeat(np.arange(len(queues.waiting)), np.diff(queues.lanes))
     known = lanes.backlog
@@ -52,7 +52,7 @@ def cases(seed: int, number: int, roomy: bool, source: bool, spread: Any = "leas
 
 
 def least(found: list[Case]) -> Floats:
-    """The least value of (15) for every state, by linear programming: one program, as states have nothing in common."""
+    """Return the minimum of (15) for every state, by one linear program, as states are independent."""
     rows, bounds = [], []
     for given, _, _ in found:
         queues = np.repeat(np.arange(len(given.queues.waiting)), np.diff(given.queues.lanes))
@@ -76,14 +76,14 @@ def decisions(found: list[Case]) -> list[Decision]:
 
 
 @pytest.mark.parametrize("roomy", [True, False])
-def test_minimises_15_exactly_where_nothing_must_leave(roomy: bool) -> None:
+def test_minimises_15_exactly_if_no_tuple_must_leave(roomy: bool) -> None:
     found = cases(1, STATES if roomy else STATES // 4, roomy, source=False)
     values = [float((case.weights * made.sent).sum()) for case, made in zip(found, decisions(found), strict=True)]
     np.testing.assert_allclose(values, least(found), atol=1e-6)
     assert sum(value < 0 for value in values) > len(found) / 2
 
 
-def test_minimises_15_exactly_where_what_has_arrived_may_wait() -> None:
+def test_minimises_15_exactly_if_arrived_tuples_may_wait() -> None:
     found = cases(2, STATES // 4, roomy=True, source=True, spread="none")
     values = [float((case.weights * made.sent).sum()) for case, made in zip(found, decisions(found), strict=True)]
     np.testing.assert_allclose(values, least(found), atol=1e-6)
@@ -91,7 +91,7 @@ def test_minimises_15_exactly_where_what_has_arrived_may_wait() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spread", SPREADS[:-1])
-def test_its_candidates_get_what_minimises_15_and_the_rest_of_what_arrived_is_spread(spread: str) -> None:
+def test_candidates_get_the_minimum_of_15_and_other_arrived_tuples_are_spread(spread: str) -> None:
     found = cases(3, STATES // 2, roomy=False, source=True, spread=spread)
     made = decisions(found)
     candidates = [
@@ -105,19 +105,19 @@ def test_its_candidates_get_what_minimises_15_and_the_rest_of_what_arrived_is_sp
         room = given.sums(np.minimum(given.lanes.room, 99))
         must = np.minimum(np.minimum(given.queues.arrived, given.queues.allowed), room)
         gone = given.sums(one.sent)
-        assert (gone[beyond > 0] <= must[beyond > 0]).all()  # nobody is forced that need not leave
+        assert (gone[beyond > 0] <= must[beyond > 0]).all()  # only tuples that must leave are forced
         assert (gone >= must).all() or one.sent.sum() == given.limit  # (4), as far as (1) allows
     assert spread_at_all > len(found) / 10
 
 
-def test_all_goes_to_the_best_then_the_rest_to_the_next_and_none_to_those_not_below_nothing() -> None:
+def test_tuples_go_to_the_lowest_l_first_and_none_to_l_of_zero_or_more() -> None:
     given = tables(4, waiting=10, backlog=[3, 0, 10, 5], room=4)
     assert decide("potus:v=0", given).sent.tolist() == [4, 4, 0, 2]
     assert decide("potus:v=0", tables(4, waiting=10, backlog=[3, 0, 10, 5])).sent.tolist() == [0, 10, 0, 0]
     assert decide("potus:v=0", tables(2, waiting=5, backlog=[5, 9])).sent.tolist() == [0, 0]
 
 
-def test_out_queues_share_the_limit_by_least_l() -> None:
+def test_out_queues_share_the_limit_by_lowest_l() -> None:
     given = tables((2, 1, 2), limit=9, waiting=[6, 5, 4], backlog=[0, 1, 2, 0, 0])
     # l: queue 0 has −6 and −5, queue 1 has −3, queue 2 has −4 and −4
     sent = decide("potus:v=0", given).sent
@@ -125,7 +125,7 @@ def test_out_queues_share_the_limit_by_least_l() -> None:
     assert sorted(sent[3:].tolist()) == [0, 3]
 
 
-def test_cost_keeps_tuples_back_by_v_and_beta() -> None:
+def test_cost_holds_tuples_back_by_v_and_beta() -> None:
     given = tables(2, waiting=4, cost=[1.0, 3.0])
     assert decide("potus:v=3", given).sent.tolist() == [4, 0]
     assert decide("potus:v=4", given).sent.tolist() == [0, 0]
@@ -133,7 +133,7 @@ def test_cost_keeps_tuples_back_by_v_and_beta() -> None:
 
 
 @pytest.mark.parametrize("spread", SPREADS)
-def test_what_has_arrived_is_spread_as_asked_within_limit_and_room(spread: str) -> None:
+def test_arrived_tuples_are_spread_by_the_named_rule_within_limit_and_room(spread: str) -> None:
     given = tables(3, limit=7, waiting=9, arrived=8, backlog=[50, 40, 60], room=[9, 4, 9])
     sent = decide(f"potus:v=0,spread={spread}", given).sent
     if spread == "none":

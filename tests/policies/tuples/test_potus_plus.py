@@ -1,4 +1,4 @@
-"""POTUS-plus: how tuples fill lanes, against a water level found by bisection; and what prices are worth."""
+"""POTUS-plus: how tuples fill lanes, against a water level found by bisection; and the benefit of prices."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from penstock.policies.registry import routing_policy
 from penstock.policies.tuples.filling import FEW, fill
 from penstock.policies.tuples.lanes import Lanes
 from penstock.policies.tuples.potus_plus import EASE
-from penstock.sim.slotted import Arrivals, Outcome, simulate
+from penstock.sim.slotted import Arrivals, SlottedResult, simulate
 from penstock.workloads.potus import potus_workload
 from tests.policies.tuples.tables import Tables, decide, repeat, tables
 
@@ -27,7 +27,7 @@ def filled(lanes: Lanes, amount: int, others: float, turn: int, sent: Longs) -> 
 
 
 def level(score: Floats, speed: Floats, amount: float) -> float:
-    """How high water stands in vessels that begin at `score` and are `speed` wide."""
+    """Return the water level in vessels that start at `score` and are `speed` wide."""
     low, high = score.min(), score.max() + amount / speed.min()
     for _ in range(200):
         middle = (low + high) / 2
@@ -44,7 +44,7 @@ def vessels(rng: np.random.Generator, width: int) -> Lanes:
 
 
 @pytest.mark.parametrize("width", [1, 2, 5, FEW, FEW + 1, 200])
-def test_every_lane_gets_its_part_of_what_fills_all_to_one_level(width: int) -> None:
+def test_every_lane_gets_the_tuples_that_fill_all_to_one_level(width: int) -> None:
     rng = np.random.default_rng(width)
     for _ in range(60):
         lanes = vessels(rng, width)
@@ -70,7 +70,7 @@ def test_fractions_are_rounded_up_where_they_are_largest(width: int) -> None:
         filled(lanes, amount, 1.0, 0, sent)
         whole = np.maximum(0, due.astype(np.int64))
         up = np.argsort(whole - due, kind="stable")[: amount - whole.sum()]
-        if whole.sum() <= amount:  # else those that come first get theirs
+        if whole.sum() <= amount:  # otherwise the first lanes get theirs
             assert (sent == whole + np.bincount(up, minlength=width)).all()
             compared += 1
     assert compared > 80
@@ -84,17 +84,17 @@ def test_equal_lanes_get_exact_shares_by_their_speed_over_time() -> None:
         assert np.abs(sent - exact).max() <= 1.0
 
 
-def test_what_full_lanes_do_not_take_is_poured_over_the_others() -> None:
+def test_tuples_that_full_lanes_do_not_take_fill_the_others() -> None:
     given = tables(3, waiting=10, backlog=[0, 50, 90], room=[2, 5, 99])
     assert decide("potus-plus", given).sent.tolist() == [2, 5, 3]
 
 
-def test_a_score_that_a_tuple_does_not_change_is_no_reason_to_send_nothing() -> None:
+def test_tuples_are_sent_even_if_they_do_not_change_a_score() -> None:
     given = tables(2, waiting=3, cost=[1.0, 2.0], speed=1e9)
     assert decide("potus-plus:v=1e9", given).sent.tolist() == [3, 0]
 
 
-def test_what_it_goes_by_is_cost_and_waiting_from_here_to_the_sinks() -> None:
+def test_a_score_is_cost_and_waiting_on_the_path_to_the_sinks() -> None:
     columns: dict[str, Any] = {
         "backlog": [9, 4],
         "flying": [3, 0],
@@ -109,7 +109,7 @@ def test_what_it_goes_by_is_cost_and_waiting_from_here_to_the_sinks() -> None:
     assert decide("potus-plus:v=2,prices=false", given).tables.queues.price[0] == min(2 * (1 + 4) + 3, 2 * (2 + 1) + 1)
 
 
-def test_only_a_part_of_a_difference_is_made_up_as_others_do_the_same() -> None:
+def test_only_a_part_of_a_difference_is_corrected_because_other_senders_do_the_same() -> None:
     def share(senders: float) -> float:
         given: Tables = tables(2, waiting=8, backlog=[0, 40], senders=senders)
         return float(repeat("potus-plus", given, 100)[:, 1].mean())
@@ -121,7 +121,7 @@ def test_only_a_part_of_a_difference_is_made_up_as_others_do_the_same() -> None:
 
 
 def trap(slow: float) -> SlottedSystem:
-    """A source, two workers of which the near one leads to a slow sink, the far one to a quick one."""
+    """A source and two workers; the near one sends to a slow sink, the far one to a fast sink."""
     topology = Topology(
         name="trap",
         components=(
@@ -141,27 +141,27 @@ def trap(slow: float) -> SlottedSystem:
     return system._replace(service=np.array([np.inf, 10.0, 10.0, slow, 10.0]))
 
 
-def run(system: SlottedSystem, spec: str, rate: int = 3, slots: int = 2000) -> Outcome:
+def run(system: SlottedSystem, spec: str, rate: int = 3, slots: int = 2000) -> SlottedResult:
     counts = np.zeros((system.tasks, slots), dtype=np.int64)
     counts[0] = rate
     return simulate(system, Arrivals(counts), routing_policy(spec), warm_up=slots // 4, check=True)
 
 
-def test_prices_lead_tuples_away_from_a_cheap_way_into_a_crowd() -> None:
+def test_prices_avoid_a_cheap_path_to_a_long_queue() -> None:
     system = trap(slow=1.0)
     blind, priced = run(system, "potus-plus:v=2,prices=false"), run(system, "potus-plus:v=2")
-    assert blind.cost == 0.0  # all take the free hop, and two of three wait for ever
+    assert blind.cost == 0.0  # all take the free hop, and two of three wait forever
     assert blind.response > 200
     assert 1.9 < priced.cost < 2.5
     assert priced.response < 10
 
 
-def test_prices_leave_the_cheap_way_alone_where_there_is_no_crowd() -> None:
+def test_prices_keep_the_cheap_path_if_queues_are_short() -> None:
     assert run(trap(slow=10.0), "potus-plus:v=2").cost == 0.0
 
 
 @pytest.mark.parametrize("grouping", [Grouping.FIELDS, Grouping.ALL])
-def test_prices_are_told_through_streams_on_which_nobody_decides(grouping: Grouping) -> None:
+def test_prices_pass_through_streams_without_a_decision(grouping: Grouping) -> None:
     """The worker that is near the source is far from both sinks, the other one next to them."""
     topology = Topology(
         name="keys",
@@ -170,21 +170,18 @@ def test_prices_are_told_through_streams_on_which_nobody_decides(grouping: Group
             Component(name="worker", parallelism=2, cpu=0.0005),
             Component(name="sink", kind=Kind.SINK, parallelism=2, cpu=0.0005),
         ),
-        streams=(
-            Stream(source="source", target="worker"),
-            Stream(source="worker", target="sink", grouping=grouping),
-        ),
+        streams=(Stream(source="source", target="worker"), Stream(source="worker", target="sink", grouping=grouping)),
     )
     cluster = Cluster(name="five", machines=tuple(Machine(name=f"m{number}") for number in range(5)))
     cost = np.zeros((5, 5))
     cost[0, 2], cost[1, 3:] = 1.0, 4.0
     system = build_slotted_system([PlacedApplication(topology, range(5))], cluster, cost=cost)
-    assert run(system, "potus-plus:v=5").cost == pytest.approx(3.0, abs=0.01)  # 3 a slot, each by the hop of cost 1
+    assert run(system, "potus-plus:v=5").cost == pytest.approx(3.0, abs=0.01)  # 3 per slot, each by the hop of cost 1
 
 
 @pytest.mark.parametrize("v", [1, 10, 100])
-def test_has_the_least_cost_where_potus_takes_a_free_hop_to_a_dear_one(v: int) -> None:
-    """Theorem 1's counterexample: a source, two workers, a sink; the near worker is the dear one."""
+def test_has_minimum_cost_where_potus_takes_a_free_hop_before_an_expensive_one(v: int) -> None:
+    """Theorem 1's counterexample: a source, two workers, a sink; the near worker is the expensive one."""
     topology = Topology(
         name="detour",
         components=(
@@ -208,7 +205,7 @@ def test_has_the_least_cost_where_potus_takes_a_free_hop_to_a_dear_one(v: int) -
 
 @pytest.mark.parametrize("fabric", ["fat-tree", "jellyfish"])
 def test_by_default_cost_counts_as_described(fabric: Any) -> None:
-    """On the paper's systems: cost comes nearer to the optimum than without it, at about the same response times."""
+    """On the paper's systems, the cost is closer to the optimum than without V, at about equal response times."""
     setting = potus_workload(fabric, 1)
     counts = np.random.default_rng(1).poisson(setting.rates[:, None], (len(setting.rates), 1200))
     bound = communication_bound(setting.system, counts[:, 400:].mean(axis=1))

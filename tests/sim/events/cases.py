@@ -19,7 +19,7 @@ def line(
     tuple_bytes: float = 100.0,
     grouping: Grouping = Grouping.SHUFFLE,
 ) -> Application:
-    """A source that costs nothing, then a component a service time, one after another, the last a sink."""
+    """Return a source without cost, then one component per service time in a chain; the last is a sink."""
     names = ["in", *(f"step{number}" for number in range(len(services) - 1)), "out"]
     components = [Component(name="in", kind=Kind.SOURCE)]
     for number, service in enumerate(services):
@@ -41,7 +41,7 @@ def line(
 
 
 def machines(*sizes: tuple[int, int], network_mbps: float | None = None, distances: Distances = NOWHERE) -> Cluster:
-    """Machines of so many slots and cores."""
+    """Return machines with these numbers of slots and cores."""
     made = [
         Machine(name=f"m{number}", slots=slots, cores=cores, network_mbps=network_mbps)
         for number, (slots, cores) in enumerate(sizes)

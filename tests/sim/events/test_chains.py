@@ -1,4 +1,4 @@
-"""Channels keep their order when tasks move, whichever way is the faster."""
+"""Channels keep their order when tasks move, whichever path is faster."""
 
 from collections import defaultdict
 
@@ -26,7 +26,7 @@ Times = dict[tuple[str, str], list[tuple[float, float, float]]]
 
 
 def by_channel(run: TwinRun) -> Times:
-    """When the tuples of every channel were sent, came and were taken up, in the order in which they were sent."""
+    """Return when the tuples of every channel were sent, arrived and started, in the order in which they were sent."""
     found: Times = defaultdict(list)
     for row in run.records().to_pylist():
         if row["kind"] == "hop":
@@ -36,14 +36,14 @@ def by_channel(run: TwinRun) -> Times:
 
 
 def check_order(channels: Times) -> None:
-    """Compare the order in which tuples came and were taken up with that in which they were sent."""
+    """Compare the order in which tuples arrived and started with that in which they were sent."""
     for times in channels.values():
         for which in (1, 2):
             came = [each[which] for each in times]
             assert came == sorted(came)
 
 
-def test_what_is_sent_on_a_faster_way_after_a_move_waits_for_what_is_on_the_slower_one() -> None:
+def test_tuples_on_a_faster_path_after_a_move_wait_for_those_on_the_slower_one() -> None:
     cluster = machines((2, 2), (1, 1), distances=NEAR_AND_FAR)
     twin = Twin(line(200.0, ServiceTime(), cpu=1e-6), cluster, Costs(move_s=0.0))
     run = twin.start([0, 2], rates={"in": Constant(rate=200.0)}, records=-1.0)
@@ -54,22 +54,22 @@ def test_what_is_sent_on_a_faster_way_after_a_move_waits_for_what_is_on_the_slow
     check_order(channels)
     (times,) = channels.values()
     sent, came = np.array([(each[0], each[1]) for each in times]).T
-    last = sent[sent < 1.0].max() + FAR  # of the slower way
+    last = sent[sent < 1.0].max() + FAR  # of the slower path
     held = (sent >= 1.0) & (sent + 0.001 < last)
     assert held.sum() > 10
     assert came[held] == pytest.approx(last, abs=1e-9)
     after = sent + 0.001 > last + 1e-9
     assert came[after] == pytest.approx(sent[after] + 0.001, abs=1e-9)
-    assert run._state.lanes[0, AWAITED] < 0  # nothing is left that others could wait for
+    assert run._state.lanes[0, AWAITED] < 0  # no frame is left that others could wait for
 
 
 def cluster_of(routed: bool) -> Cluster:
-    """Machines of three slots, linked or with cards, on which frames wait for one another."""
+    """Machines of three slots, linked or with cards, on which frames wait for each other."""
     return ps.cluster("star-8:machines=3,slots=3,bandwidth_mbps=4") if routed else three_machines(4.0)
 
 
-def moved_about(routed: bool, variation: float, plain: bool = False, seconds: float = 1.0) -> tuple[TwinRun, int]:
-    """Run a word count whose tasks move to and fro, faster than its frames travel; return how many chains it had."""
+def moved_run(routed: bool, variation: float, plain: bool = False, seconds: float = 1.0) -> tuple[TwinRun, int]:
+    """Run a word count whose tasks move back and forth, faster than its frames travel; return its number of chains."""
     costs = Costs(move_s=0.0, delay_variation=variation)
     run = Twin(word_count(200.0, (EXPONENTIAL,) * 4), cluster_of(routed), costs).start(SLOTS, seed=5, records=-1.0)
     if plain:
@@ -86,7 +86,7 @@ def moved_about(routed: bool, variation: float, plain: bool = False, seconds: fl
 @pytest.mark.parametrize("variation", [0.0, 1.0])
 @pytest.mark.parametrize("routed", [False, True])
 def test_channels_keep_their_order_however_often_tasks_move(routed: bool, variation: float) -> None:
-    run, chains = moved_about(routed, variation)
+    run, chains = moved_run(routed, variation)
     assert chains > 20
     run.scale(0.0)
     ended = run.advance(30.0)
@@ -97,13 +97,13 @@ def test_channels_keep_their_order_however_often_tasks_move(routed: bool, variat
     assert (run._state.lanes[:, AWAITED] < 0).all()
 
 
-def test_compiled_chains_are_those_of_plain_python() -> None:
-    compiled, plain = (by_channel(moved_about(True, 0.0, plainly, seconds=0.2)[0]) for plainly in (False, True))
+def test_compiled_chains_equal_interpreted_ones() -> None:
+    compiled, plain = (by_channel(moved_run(True, 0.0, plainly, seconds=0.2)[0]) for plainly in (False, True))
     assert len(compiled) > 10
     assert compiled == plain
 
 
-def test_what_waits_for_others_is_lost_with_the_machine_that_it_waits_on() -> None:
+def test_waiting_frames_are_lost_with_the_machine_on_which_they_wait() -> None:
     cluster = machines((2, 2), (1, 1), distances=NEAR_AND_FAR)
     run = Twin(line(200.0, ServiceTime(), cpu=1e-6), cluster, Costs(move_s=0.0)).start([1, 2], seed=1)
     spans = [run.advance(1.0)]

@@ -1,4 +1,4 @@
-"""The loop of events compiled and in plain Python gives the same, to the last bit."""
+"""The compiled and the interpreted event loop have equal results, to the last bit."""
 
 import numpy as np
 import pytest
@@ -60,7 +60,7 @@ def spans(plain: bool, delay_variation: float) -> list[TwinSpan]:
 
 
 @pytest.mark.parametrize("variation", [0.0, 1.5])
-def test_compiled_events_are_those_of_plain_python(variation: float) -> None:
+def test_compiled_events_equal_interpreted_ones(variation: float) -> None:
     for compiled, plain in zip(spans(False, variation), spans(True, variation), strict=True):
         assert compiled.completed > 0
         assert np.array_equal(compiled.latencies, plain.latencies)

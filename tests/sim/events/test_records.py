@@ -1,4 +1,4 @@
-"""Telemetry of the twin: records that the pipeline takes, and from which the same latencies come out."""
+"""Telemetry of the twin: the pipeline accepts its records, and computes the same latencies from them."""
 
 from collections import defaultdict
 from typing import Any
@@ -28,7 +28,7 @@ def of_kind(table: pa.Table, kind: RecordKind) -> list[Row]:
     return [row for row in table.to_pylist() if row["kind"] == kind]
 
 
-def test_records_have_the_schema_and_what_their_kinds_require(recorded: tuple[TwinRun, TwinSpan, pa.Table]) -> None:
+def test_records_have_the_schema_and_their_required_columns(recorded: tuple[TwinRun, TwinSpan, pa.Table]) -> None:
     table = recorded[2]
     assert table.schema.equals(arrow_schema())
     for row in table.to_pylist():
@@ -94,7 +94,7 @@ def test_the_requested_number_of_source_tuples_is_traced() -> None:
     assert len(run.records()) == 0
 
 
-def test_what_is_done_to_a_run_is_recorded() -> None:
+def test_actions_on_a_run_are_recorded() -> None:
     run = Twin(word_count(50.0), three_machines()).start(SLOTS, records=1.0)
     run.advance(1.0)
     run.move({0: 1})

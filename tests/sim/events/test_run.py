@@ -1,4 +1,4 @@
-"""A run of the twin: nothing is lost that should not be, limits hold, and what is done to it has its effect."""
+"""A run of the twin: no tuple is lost without a failure, limits hold, and actions have their effect."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ SLOTS = [6, 7, 0, 7, 4, 4, 5, 2, 8, 0]
 
 
 def check_conservation(spans: list[TwinSpan]) -> None:
-    """Every source tuple given has ended, is lost or is in flight; every one due was given or waits."""
+    """Every emitted source tuple has completed, is lost or is in flight; every due one was emitted or waits."""
     emitted, offered = sum(span.emitted for span in spans), sum(span.offered for span in spans)
     ended = sum(span.completed for span in spans) + sum(span.lost for span in spans)
     assert emitted == ended + spans[-1].in_flight
@@ -44,7 +44,7 @@ def test_equal_seeds_give_equal_runs_and_others_do_not() -> None:
     assert not same(first, other)
 
 
-def test_going_on_in_small_steps_changes_nothing() -> None:
+def test_advancing_in_small_steps_changes_nothing() -> None:
     twin = Twin(word_count(100.0, VARIED), three_machines(network_mbps=20.0))
     whole = twin.start(SLOTS, seed=1).advance(6.0)
     run = twin.start(SLOTS, seed=1)
@@ -54,13 +54,13 @@ def test_going_on_in_small_steps_changes_nothing() -> None:
     assert sum(span.busy_s for span in steps) == pytest.approx(whole.busy_s)
 
 
-def test_records_change_nothing() -> None:
+def test_recording_changes_nothing() -> None:
     twin = Twin(word_count(100.0, VARIED), three_machines())
     assert same(twin.start(SLOTS, seed=1).advance(5.0), twin.start(SLOTS, seed=1, records=5.0).advance(5.0))
 
 
 @pytest.mark.parametrize("grouping", list(Grouping))
-def test_nothing_is_lost_whatever_the_grouping(grouping: Grouping) -> None:
+def test_no_tuple_is_lost_with_any_grouping(grouping: Grouping) -> None:
     application = line(100.0, EXPONENTIAL, EXPONENTIAL, parallelism=1, grouping=grouping, selectivity=2.5)
     if grouping is not Grouping.FORWARD:
         application = line(100.0, EXPONENTIAL, EXPONENTIAL, parallelism=3, grouping=grouping, selectivity=2.5)
@@ -80,7 +80,7 @@ def test_nothing_is_lost_whatever_the_grouping(grouping: Grouping) -> None:
     assert tuples["step0->out"] == pytest.approx(emitted * copies * 2.5 * copies, abs=3 * copies)
 
 
-def test_groupings_choose_the_tasks_that_they_say() -> None:
+def test_groupings_choose_the_right_tasks() -> None:
     shares = {}
     for grouping in Grouping:
         if grouping is Grouping.FORWARD:
@@ -131,11 +131,11 @@ def test_tuples_in_flight_on_a_lane_are_limited_by_its_credits() -> None:
         run = Twin(application, cluster, Costs(window=window)).start([0, 1], rates={"in": Constant(rate=1000.0)})
         run.advance(10.0)
         spans[window] = run.advance(20.0)
-    for window, span in spans.items():  # a window every 100 ms: credits come back at once, a quarter at a time
+    for window, span in spans.items():  # a window every 100 ms: credits return at once, a quarter at a time
         assert span.throughput_tps == pytest.approx(window / 0.1, rel=0.06)
 
 
-def test_a_source_has_no_more_under_way_than_its_limit() -> None:
+def test_a_source_has_no_more_tuples_in_flight_than_its_limit() -> None:
     application = line(2.0 / SERVICE, EXPONENTIAL, EXPONENTIAL)
     run = Twin(application, machines((1, 1), (1, 1), (1, 1)), Costs(in_flight=5)).start([0, 1, 2], seed=1)
     spans = [run.advance(0.01) for _ in range(2000)]
@@ -145,7 +145,7 @@ def test_a_source_has_no_more_under_way_than_its_limit() -> None:
 
 
 def falls_behind(twin: Twin, slots: list[int], tps: float) -> bool:
-    """Whether the backlog grows by more than chance lets it, at a rate of the only source."""
+    """Whether the backlog grows by more than random variation, at a rate of the only source."""
     run = twin.start(slots, rates={"source": tps})
     first, last = run.advance(5_000 / tps), run.advance(30_000 / tps)
     return last.in_flight + last.waiting - first.in_flight - first.waiting > 0.01 * last.offered
@@ -153,7 +153,7 @@ def falls_behind(twin: Twin, slots: list[int], tps: float) -> bool:
 
 @pytest.mark.slow
 def test_network_cards_limit_throughput_as_the_bottleneck_predicts() -> None:
-    """By key, as a sender that may choose goes round what is slow."""
+    """The streams are by key, because a sender with a choice avoids slow receivers."""
     cluster, shuffled = three_machines(network_mbps=1.0), word_count(1.0)
     keyed = tuple(replace(stream, grouping=Grouping.FIELDS, keys=("word",)) for stream in shuffled.streams)
     application = replace(shuffled, streams=keyed)
@@ -208,7 +208,7 @@ def test_a_move_within_a_process_costs_nothing() -> None:
     assert run.advance(1.0).latencies.max() < 0.05
 
 
-def test_a_move_to_a_faster_machine_is_felt() -> None:
+def test_a_move_to_a_faster_machine_has_an_effect() -> None:
     fast, slow = Machine(name="fast", speed=4.0), Machine(name="slow")
     cluster = Cluster(name="two", machines=(fast, slow), distances=NOWHERE)
     run = Twin(line(400.0, EXPONENTIAL), cluster).start([1, 1], seed=1)
@@ -218,7 +218,7 @@ def test_a_move_to_a_faster_machine_is_felt() -> None:
     assert run.advance(20.0).mean_s < before / 4
 
 
-def test_load_changes_in_mid_run() -> None:
+def test_load_changes_during_a_run() -> None:
     run = Twin(line(100.0, EXPONENTIAL), machines((1, 1), (1, 1))).start([0, 1], seed=1)
     assert run.advance(100.0).offered == pytest.approx(10_000, rel=0.03)
     run.advance(0.3)
@@ -230,7 +230,7 @@ def test_load_changes_in_mid_run() -> None:
     assert run.advance(10.0).offered == 0
 
 
-def test_arrival_processes_follow_their_own_course() -> None:
+def test_arrival_processes_are_independent_of_steps() -> None:
     process = StepChange(rate=100.0, factor=4.0, at=10.0)
     run = Twin(line(1.0, EXPONENTIAL), machines((1, 1), (1, 1))).start([0, 1], rates={"in": process}, seed=1)
     assert run.advance(10.0).offered == pytest.approx(1_000, rel=0.1)
@@ -245,16 +245,16 @@ def test_tuples_on_a_failed_machine_are_lost_and_it_resumes_after_recovery() -> 
     spans.append(run.advance(5.0))
     assert spans[-1].processed[1] == 0
     assert spans[-1].machine_cpu[1] == 0.0
-    assert spans[-1].completed <= 32  # what had left it goes on
+    assert spans[-1].completed <= 32  # tuples that had left it continue
     run.restore("m1")
     spans.append(run.advance(120.0))
     check_conservation(spans)
     assert 0 < sum(span.lost for span in spans) < 100
     assert spans[-1].throughput_tps == pytest.approx(0.8 / SERVICE, rel=0.1)
-    assert run.advance(10.0).waiting < 50  # what had waited outside has been made up for
+    assert run.advance(10.0).waiting < 50  # the backlog of the source is processed
 
 
-def test_streams_that_leave_the_choice_go_round_a_machine_that_is_down() -> None:
+def test_streams_with_a_choice_avoid_a_failed_machine() -> None:
     application = line(200.0, EXPONENTIAL, parallelism=2)
     run = Twin(application, machines((1, 1), (1, 1), (1, 1)), Costs(window=8)).start([0, 1, 2], seed=1)
     run.advance(5.0)
@@ -278,7 +278,7 @@ def test_tasks_of_a_failed_machine_resume_elsewhere_after_a_move() -> None:
 
 
 def slow_task(window: int) -> TwinRun:
-    """Return a run in which the second task, on m1, takes a second for each of far more tuples."""
+    """Return a run in which the second task, on m1, takes a second for each tuple and gets far more."""
     application = line(100.0, ServiceTime(), cpu=1.0)
     cluster = machines((1, 1), (1, 1), (1, 1))
     return Twin(application, cluster, Costs(window=window)).start([0, 1], rates={"in": Constant(rate=100.0)})
@@ -305,12 +305,12 @@ def test_a_tuple_in_service_elsewhere_returns_no_credit_to_new_channels(down_s: 
     run.move({1: 2})
     run.fail("m2")
     down = run.advance(down_s)
-    assert down.queue[1] == 0  # nobody sends to it, also when what it had in service on m1 has ended
+    assert down.queue[1] == 0  # no task sends to it, even after its tuple in service on m1 has ended
     assert down.completed == (down_s > 0.5)
     run.restore("m2")
     run.advance(0.5)
     spans = [run.advance(0.37) for _ in range(40)]
-    assert max(span.queue[1] for span in spans) == 0  # one at a time is on its way or in service
+    assert max(span.queue[1] for span in spans) == 0  # one at a time is in transit or in service
     assert sum(span.completed for span in spans) >= 14
 
 
@@ -345,7 +345,7 @@ def test_two_sources_have_their_own_rates() -> None:
     assert alone.stream_tuples["a->out"] == 0
 
 
-def test_odd_arguments_are_rejected_by_name() -> None:
+def test_invalid_arguments_are_rejected_by_name() -> None:
     twin = Twin(line(100.0, EXPONENTIAL), machines((1, 1), (1, 1)))
     with pytest.raises(InvalidInput, match="slots: expected the slot of each of 2 tasks, got 1"):
         twin.start([0])

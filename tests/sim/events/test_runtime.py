@@ -48,17 +48,13 @@ def twin_latencies(application: Application, cluster: Cluster, slots: list[int],
     return np.array([latency for due, latency in found if due < SECONDS - 1e-6])
 
 
-PLACEMENTS = [
-    [6, 7, 0, 7, 4, 4, 5, 2, 8, 0],
-    [1, 5, 6, 2, 2, 3, 2, 8, 1, 8],
-    [7, 7, 1, 3, 5, 4, 5, 6, 5, 0],
-]
+PLACEMENTS = [[6, 7, 0, 7, 4, 4, 5, 2, 8, 0], [1, 5, 6, 2, 2, 3, 2, 8, 1, 8], [7, 7, 1, 3, 5, 4, 5, 6, 5, 0]]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("slots", PLACEMENTS)
 def test_every_tuple_takes_as_long_as_in_the_runtime(slots: list[int]) -> None:
-    """With constant times nothing is left to chance: processor sharing, slots, turns and delays are the same."""
+    """With constant times nothing is random: processor sharing, slots, turns and delays are equal."""
     application, cluster = word_count(110.0), three_machines()
     expected = runtime_latencies(application, cluster, slots, window=1024)
     found = twin_latencies(application, cluster, slots, window=1024)
@@ -68,7 +64,7 @@ def test_every_tuple_takes_as_long_as_in_the_runtime(slots: list[int]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("slots", PLACEMENTS)
-def test_network_cards_and_few_credits_hold_tuples_up_as_in_the_runtime(slots: list[int]) -> None:
+def test_network_cards_and_few_credits_delay_tuples_as_in_the_runtime(slots: list[int]) -> None:
     """A real tuple's encoding is a few bytes longer or shorter than the stated size: 1 µs a hop at most, here."""
     application, cluster = word_count(110.0), three_machines(network_mbps=20.0)
     expected = runtime_latencies(application, cluster, slots, window=4)
@@ -118,7 +114,7 @@ def test_turns_among_near_tasks_start_as_in_the_runtime(slots: list[int]) -> Non
     assert twin_latencies(application, cluster, slots, window=1024) == pytest.approx(expected, abs=1e-9)
 
 
-def test_routed_links_hold_tuples_up_as_in_the_runtime() -> None:
+def test_routed_links_delay_tuples_as_in_the_runtime() -> None:
     application, mesh = word_count(80.0), three_machines()
     links = (
         Link(source="m0", target="hub", bandwidth_mbps=5.0, latency_ms=1.0),
@@ -140,4 +136,4 @@ def test_mean_latency_agrees_with_varying_service_times() -> None:
     for slots in PLACEMENTS:
         expected = runtime_latencies(application, cluster, slots, window=1024).mean()
         found = np.mean([twin_latencies(application, cluster, slots, 1024, seed).mean() for seed in range(5)])
-        assert found == pytest.approx(expected, rel=0.15)  # the runtime's mean is of 240 tuples alone
+        assert found == pytest.approx(expected, rel=0.15)  # the runtime's mean is of only 240 tuples

@@ -1,4 +1,4 @@
-"""Queues whose mean times theory knows: the twin's, over independent runs, agree within their confidence interval."""
+"""Queues with known mean times: those of the twin, over independent runs, agree within their confidence interval."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ def check(
         run.advance(seconds / 10)
         found.append(measure(run.advance(seconds)))
     error = stats.sem(found) * stats.t.ppf((1 + CONFIDENCE) / 2, RUNS - 1)
-    assert error < 0.1 * expected  # an interval that tells something
+    assert error < 0.1 * expected  # the interval is narrow enough
     assert np.mean(found) == pytest.approx(expected, abs=error)
 
 
@@ -77,7 +77,7 @@ def test_several_servers_with_one_queue() -> None:
 
 @pytest.mark.parametrize("service", [CONSTANT, EXPONENTIAL])
 def test_processor_sharing(service: ServiceTime) -> None:
-    """Its mean time depends on the mean service alone: with constant service more than first come, first served."""
+    """Its mean time depends only on the mean service; with constant service it exceeds first come, first served."""
     load, slots = 0.6, 40  # of which hardly ever all are busy
     application = line(load / SERVICE, service, parallelism=slots)
     check(application, machines((1, 1), (slots, 1)), range(slots + 1), SERVICE / (1 - load), window=1)
@@ -91,13 +91,13 @@ def test_queues_in_tandem() -> None:
 
 
 def test_tasks_of_one_slot_are_served_as_one_queue() -> None:
-    """Two tasks in a slot, to which tuples go in turn: M/D/1, as the one that has waited longest is served."""
+    """Two tasks in a slot receive tuples in turn: M/D/1, because the tuple that has waited longest is served."""
     load = 0.7
     expected = SERVICE * (1 + load / (2 * (1 - load)))
     check(line(load / SERVICE, CONSTANT, parallelism=2), machines((1, 1), (1, 1)), [0, 1, 1], expected)
 
 
-def test_use_of_the_cores_is_the_load() -> None:
+def test_utilization_of_the_cores_is_the_load() -> None:
     check(
         line(0.6 / SERVICE, EXPONENTIAL),
         machines((1, 1), (2, 2)),
@@ -107,8 +107,8 @@ def test_use_of_the_cores_is_the_load() -> None:
     )
 
 
-def test_little_law_holds_for_what_is_in_flight() -> None:
-    """What is in flight, seen at regular times, is the rate times the mean latency."""
+def test_littles_law_holds_for_tuples_in_flight() -> None:
+    """The number of tuples in flight, at regular times, is the rate times the mean latency."""
     application, cluster = line(0.7 / SERVICE, EXPONENTIAL, EXPONENTIAL), machines((1, 1), (1, 1), (1, 1))
     run = Twin(application, cluster).start([0, 1, 2], seed=5)
     run.advance(5.0)

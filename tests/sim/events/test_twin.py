@@ -1,4 +1,4 @@
-"""What the twin says of the most that a placement can carry, and of measured costs."""
+"""The twin's maximum throughput of a placement, and measured costs."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from penstock.sim.events import Twin
 from tests.sim.events.cases import EXPONENTIAL, SERVICE, line, machines
 
 
-def test_the_most_that_a_chain_carries_is_what_its_slowest_part_does() -> None:
+def test_the_maximum_rate_of_a_chain_is_that_of_its_slowest_component() -> None:
     application = line(1.0, ServiceTime(), ServiceTime())
     assert Twin(application, machines((1, 1), (1, 1), (1, 1))).maximum_tps([0, 1, 2]) == pytest.approx(
         1.0 / SERVICE, rel=0.01
@@ -23,11 +23,11 @@ def test_the_most_that_a_chain_carries_is_what_its_slowest_part_does() -> None:
 
 
 def test_back_pressure_finds_the_rate_of_machines_that_share_shuffled_work() -> None:
-    """Shuffle goes by credits: a slow task gets less, so that both are used up."""
+    """Shuffle follows credits: a slow task gets less, so that both are fully used."""
     application = line(1.0, EXPONENTIAL, parallelism=2)
     fast, slow = Machine(name="fast", speed=3.0), Machine(name="slow")
     cluster = Cluster(name="uneven", machines=(fast, slow, Machine(name="from")))
-    even = 2.0 / SERVICE  # where each gets half, the slow one is the limit
+    even = 2.0 / SERVICE  # if each gets half, the slow one is the limit
     assert 1.5 * even < Twin(application, cluster, Costs(window=64)).maximum_tps([2, 0, 1]) <= 1.02 * 2.0 * even
 
 
@@ -62,7 +62,7 @@ def test_a_placement_may_carry_less_after_an_overload_than_before() -> None:
     assert run.advance(20.0).throughput_tps == pytest.approx(after, rel=0.03)
 
 
-def test_sources_that_share_a_card_use_it_up_at_their_shares() -> None:
+def test_sources_that_share_a_card_fill_it_in_their_ratio() -> None:
     """The source with a single channel falls behind unless the other is held back evenly."""
     application = Application(
         name="two",
@@ -81,8 +81,8 @@ def test_sources_that_share_a_card_use_it_up_at_their_shares() -> None:
     assert carried == pytest.approx(2 * 10e6 / 8 / 2_600.0, rel=0.01)
 
 
-def test_a_saturated_source_goes_before_the_other_tasks_of_its_slot() -> None:
-    """Its backlog is the oldest: what is sent back to its slot waits, and senders choose the other receiver."""
+def test_a_saturated_source_has_priority_over_the_other_tasks_of_its_slot() -> None:
+    """Its backlog is the oldest: tuples sent to a task of its slot wait, and senders choose the other receiver."""
     application = Application(
         name="beside",
         components=(
@@ -96,18 +96,18 @@ def test_a_saturated_source_goes_before_the_other_tasks_of_its_slot() -> None:
     assert twin.maximum_tps([0, 1, 0, 2]) == pytest.approx(2000.0, rel=0.01)
 
 
-def test_a_maximum_is_not_read_off_while_tasks_still_catch_up() -> None:
-    """A graph in which as many source tuples end as begin, in two spans, while an operator works off what it has."""
+def test_a_maximum_is_not_measured_while_tasks_process_a_backlog() -> None:
+    """In two spans equal numbers of source tuples start and complete, while an operator still has a backlog."""
     one = case(1109)
     assert one.twin_tps == pytest.approx(one.evaluator.evaluate(one.placement).even_tps, rel=0.02)
 
 
-def test_nothing_that_costs_has_no_limit() -> None:
+def test_an_application_without_costs_has_no_limit() -> None:
     application = line(1.0, ServiceTime(), cpu=0.0)
     assert Twin(application, machines((1, 1))).maximum_tps([0, 0]) == np.inf
 
 
-def test_measured_costs_take_the_place_of_declared_ones() -> None:
+def test_measured_costs_replace_declared_ones() -> None:
     measured = Costs(
         components={"out": ComponentCosts(cpu=0.004, service=ServiceTime(distribution=Distribution.GAMMA, cv=0.1))},
         streams={"in->out": StreamCosts(selectivity=2.0, tuple_bytes=10.0)},
@@ -118,7 +118,7 @@ def test_measured_costs_take_the_place_of_declared_ones() -> None:
 
 
 def test_a_frame_takes_its_bytes_on_every_card() -> None:
-    """1,000 bytes at 1 Mbps take 8 ms on each of two cards, then the way."""
+    """1,000 bytes at 1 Mbps take 8 ms on each of two cards, then the delay."""
     distances = Distances(same_slot_ms=0.0, same_process_ms=0.0, same_host_ms=0.0, other_host_ms=5.0)
     application = line(1.0, ServiceTime(), cpu=0.0, tuple_bytes=900.0)
     cluster = machines((1, 1), (1, 1), network_mbps=1.0, distances=distances)
@@ -156,7 +156,7 @@ def test_frames_take_the_planned_route_or_the_widest_path() -> None:
     assert Twin(application, star()).maximum_tps([0, 1]) == pytest.approx(10e6 / 8000, rel=0.02)
 
 
-def test_a_network_without_a_way_is_rejected() -> None:
+def test_a_network_without_a_path_is_rejected() -> None:
     bare = tuple(Machine(name=name) for name in ("m0", "m1", "m2"))
     cluster = Cluster(name="cut", machines=bare, links=(Link(source="m0", target="m1", bandwidth_mbps=1.0),))
     with pytest.raises(InvalidInput, match="no path from 'm0' to 'm2'; add a link"):

@@ -1,4 +1,4 @@
-"""Delays that vary: they are of the mean and the deviation asked for, and channels keep their order."""
+"""Varying delays: they have the given mean and deviation, and channels keep their order."""
 
 import math
 from collections import defaultdict
@@ -30,7 +30,7 @@ SURE = 4.0  # standard errors
 
 
 def delays(application: Application, cluster: Cluster, slots: list[int], costs: Costs) -> Floats:
-    """How long tuples were on their way that came every 5 ms, so that none has to wait for another."""
+    """Return the delays of tuples that were sent every 5 ms, so that none waits for another."""
     run = Twin(application, cluster, costs).start(slots, rates={"in": Constant(rate=200.0)}, seed=3, records=-1.0)
     run.advance(100.0)
     hops = run.records().filter(pc.field("kind") == "hop")
@@ -55,7 +55,7 @@ def test_delays_to_another_host_have_the_given_mean_and_deviation() -> None:
 
 
 @pytest.mark.slow
-def test_every_link_of_a_way_varies_on_its_own() -> None:
+def test_every_link_of_a_path_varies_independently() -> None:
     cluster = ps.cluster("star-8:machines=3,bandwidth_mbps=1000,latency_ms=1")
     hops = line(200.0, ServiceTime(), tuple_bytes=1000.0)
     constant = delays(hops, cluster, [0, cluster.slot_count - 1], Costs())
@@ -83,7 +83,7 @@ def test_without_variation_delays_are_as_described() -> None:
 
 
 @pytest.mark.parametrize("routed", [False, True])
-def test_channels_keep_their_order_and_overtake_one_another(routed: bool) -> None:
+def test_channels_keep_their_order_and_overtake_each_other(routed: bool) -> None:
     cluster = ps.cluster("star-8:machines=3,slots=3") if routed else three_machines()
     run = Twin(word_count(150.0, (EXPONENTIAL,) * 4), cluster, Costs(delay_variation=1.5)).start(
         SLOTS, seed=2, records=-1.0
@@ -99,14 +99,14 @@ def test_channels_keep_their_order_and_overtake_one_another(routed: bool) -> Non
         arrived = [came for _, came in sorted(times)]
         assert arrived == sorted(arrived)
     held = sum(len(set(times)) - len({came for _, came in times}) for times in channels.values())
-    assert held > 0  # some had to wait for the one before
+    assert held > 0  # some waited for the one before
     assert any([came for _, came in sorted(times)] != sorted(came for _, came in times) for times in ways.values())
 
 
-def test_what_waits_before_a_server_is_as_with_constant_delays() -> None:
-    """Delays of their own leave a Poisson stream what it was (Mirasol), so that M/D/1 follows, whatever they vary.
+def test_the_queue_of_a_server_is_as_with_constant_delays() -> None:
+    """Independent delays keep a Poisson stream Poisson (Mirasol), so M/D/1 holds for any variation.
 
-    Only within a channel do tuples wait for one another: 30 senders give 10 a second each, where delays vary by 1 ms.
+    Tuples wait for each other only within a channel: 30 senders send 10 per second each; delays vary by 1 ms.
     """
     load, senders, delay = 0.6, 30, 0.002
     plain = line(load / SERVICE, ServiceTime())
@@ -122,7 +122,7 @@ def test_what_waits_before_a_server_is_as_with_constant_delays() -> None:
         assert np.mean(found) == pytest.approx(expected, abs=error)
 
 
-def test_a_server_that_is_hardly_ever_busy_sees_the_mean_delay_alone() -> None:
+def test_an_almost_idle_server_has_only_the_mean_delay() -> None:
     cluster = machines((1, 1), (1, 1), distances=APART)
     application = line(10.0, ServiceTime(), cpu=1e-6)
     for variation in (0.0, 0.3, 1.0):
@@ -133,7 +133,7 @@ def test_a_server_that_is_hardly_ever_busy_sees_the_mean_delay_alone() -> None:
 
 
 def test_a_tuple_waits_for_those_before_it_on_its_channel() -> None:
-    """Each arrives when its own delay is over, or with the one before it if that is later."""
+    """Each arrives after its own delay, or with the one before it if that is later."""
     rate, size, runs = 2000.0, 20_000, 20
     cluster = machines((1, 1), (1, 1), distances=APART)
     twin = Twin(line(rate, ServiceTime(), cpu=1e-9), cluster, Costs(delay_variation=VARIATION))
@@ -148,7 +148,7 @@ def test_a_tuple_waits_for_those_before_it_on_its_channel() -> None:
     assert np.mean(found) == pytest.approx(expected.mean(), abs=error)
 
 
-def test_nothing_is_lost_but_what_was_on_a_machine_that_failed() -> None:
+def test_only_tuples_on_a_failed_machine_are_lost() -> None:
     run = Twin(word_count(300.0, (EXPONENTIAL,) * 4), three_machines(100.0), Costs(delay_variation=1.0)).start(
         SLOTS, seed=6
     )
@@ -166,8 +166,8 @@ def test_nothing_is_lost_but_what_was_on_a_machine_that_failed() -> None:
     assert spans[-1].in_flight == 0
 
 
-def test_frames_on_their_way_stay_in_line_when_others_between_them_are_lost() -> None:
-    """Failures take frames out of the middle of pipes that are full; those behind still find their places."""
+def test_frames_in_transit_keep_their_order_if_others_between_them_are_lost() -> None:
+    """Failures remove frames from the middle of full pipes; the frames behind keep their order."""
     far = replace(three_machines(), distances=replace(APART, other_host_ms=50.0))
     run = Twin(word_count(200.0, (EXPONENTIAL,) * 4), far, Costs(delay_variation=1.0)).start(SLOTS, seed=6)
     spans = []
@@ -184,7 +184,7 @@ def test_frames_on_their_way_stay_in_line_when_others_between_them_are_lost() ->
 
 
 @pytest.mark.parametrize("value", ["-0.1", '"wide"', "inf"])
-def test_a_variation_that_is_none_is_rejected(tmp_path: Path, value: str) -> None:
+def test_an_invalid_variation_is_rejected(tmp_path: Path, value: str) -> None:
     path = tmp_path / "costs.toml"
     path.write_text(f"delay_variation = {value}\n")
     with pytest.raises(InvalidInput, match="delay_variation"):

@@ -1,4 +1,4 @@
-"""Small systems for tests of the simulator: by hand and at random; and a way to look inside a simulation."""
+"""Small systems for tests of the simulator: fixed and random ones; and access to the tables of a simulation."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -11,7 +11,7 @@ from penstock.model.slotted import Longs, PlacedApplication, SlottedSystem, buil
 from penstock.model.topology import Component, Grouping, Kind, Stream, Topology
 from penstock.policies.registry import routing_policy
 from penstock.policies.tuples.lanes import Lanes, Queues
-from penstock.sim.slotted import Arrivals, Outcome, simulate
+from penstock.sim.slotted import Arrivals, SlottedResult, simulate
 from penstock.sim.slotted.simulation import run_slots
 from penstock.sim.slotted.state import RootArrivals, SlotCounts, SlottedState
 
@@ -64,7 +64,7 @@ def random_system(rng: np.random.Generator, groupings: Sequence[Grouping] = GROU
 
 
 def random_arrivals(system: SlottedSystem, slots: int, rng: np.random.Generator, ahead: bool = False) -> Arrivals:
-    """Poisson arrivals; with look-ahead, what is predicted is often wrong."""
+    """Return Poisson arrivals; with look-ahead, predictions are often wrong."""
     counts = np.where(system.source[:, None], rng.poisson(1.2, (system.tasks, slots)), 0)
     if not ahead:
         return Arrivals(counts)
@@ -74,20 +74,20 @@ def random_arrivals(system: SlottedSystem, slots: int, rng: np.random.Generator,
 
 
 class Inside(NamedTuple):
-    """The tables of a simulation, when it began and when it had ended."""
+    """The tables of a simulation, at its start and at its end."""
 
-    outcome: Outcome
+    outcome: SlottedResult
     state: SlottedState
     queues: Queues
     lanes: Lanes
     feed: RootArrivals
     counts: SlotCounts
-    turn: Longs  # at the beginning
-    rng: np.random.Generator  # at the beginning
+    turn: Longs  # at the start
+    rng: np.random.Generator  # at the start
 
 
-def look_inside(system: SlottedSystem, arrivals: Arrivals, spec: str, run: Any = run_slots, **settings: Any) -> Inside:
-    """Simulate, and keep the tables."""
+def inspect_run(system: SlottedSystem, arrivals: Arrivals, spec: str, run: Any = run_slots, **settings: Any) -> Inside:
+    """Simulate, and return the tables."""
     begun: list[Any] = []
     ended: list[Any] = []
 

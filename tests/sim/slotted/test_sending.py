@@ -1,4 +1,4 @@
-"""What every sending rule decides, against plain Python and against all that could have been decided."""
+"""The decisions of every sending rule, against plain Python and against all possible decisions."""
 
 from itertools import product
 from typing import NamedTuple
@@ -20,7 +20,7 @@ CONSERVING = ("random", "round-robin", "longest-backlog-first", "longest-backlog
 
 
 class Link(NamedTuple):
-    """A link as a rule sees it."""
+    """The input of a rule for one link."""
 
     backlog: Longs
     oldest: NDArray[np.float64]
@@ -54,7 +54,7 @@ def all_decisions(link: Link) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("spec", RULES)
-def test_no_rule_sends_more_than_there_is_or_than_the_link_takes(spec: str) -> None:
+def test_no_rule_sends_more_than_queues_or_the_link_allow(spec: str) -> None:
     for link in links(300, 1):
         allowed = decided(spec, link)
         assert (allowed >= 0).all()
@@ -63,13 +63,13 @@ def test_no_rule_sends_more_than_there_is_or_than_the_link_takes(spec: str) -> N
 
 
 @pytest.mark.parametrize("spec", CONSERVING)
-def test_rules_that_do_not_idle_send_all_that_they_can(spec: str) -> None:
+def test_rules_that_do_not_idle_send_the_maximum(spec: str) -> None:
     for link in links(300, 2):
         assert decided(spec, link).sum() == min(link.budget, link.backlog.sum())
 
 
-def test_longest_first_leaves_the_least_largest_backlog_of_all_decisions() -> None:
-    """Not the largest alone: sorted, what it leaves is the least of all that could have been left."""
+def test_longest_first_leaves_the_minimum_of_the_largest_backlog() -> None:
+    """Not only the largest: the sorted backlogs are the minimum over all decisions."""
     for link in links(400, 3, queues=4, largest=3):
         left = sorted((link.backlog - decided("longest-backlog-first", link)).tolist(), reverse=True)
         best = min(sorted((link.backlog - np.array(one)).tolist(), reverse=True) for one in all_decisions(link))
@@ -92,7 +92,7 @@ def test_fifo_sends_the_oldest_tuple_one_at_a_time() -> None:
 
 @pytest.mark.parametrize(("spec", "wasteful"), [("round-robin", False), ("round-robin-idle", True)])
 @pytest.mark.parametrize("queues", [1, 3, 5])
-def test_turns_go_round_and_are_remembered(spec: str, wasteful: bool, queues: int) -> None:
+def test_turns_rotate_and_are_kept_between_slots(spec: str, wasteful: bool, queues: int) -> None:
     rng = np.random.default_rng(5)
     state, turn = np.zeros(STATE), 0
     for _ in range(60):
@@ -101,7 +101,7 @@ def test_turns_go_round_and_are_remembered(spec: str, wasteful: bool, queues: in
         for _ in range(link.budget):
             able = [turn] if wasteful else [(turn + step) % queues for step in range(queues)]
             if not wasteful and not any(left):
-                break  # nobody has anything: the turn stays
+                break  # all queues are empty: the turn stays
             turn = next((queue for queue in able if left[queue] > 0), turn)
             if left[turn] > 0:
                 left[turn] -= 1
@@ -120,13 +120,13 @@ def test_turns_that_skip_empty_queues_serve_all_others_equally() -> None:
 
 def test_idle_slots_do_not_consume_a_turn() -> None:
     state, sent = np.zeros(STATE), np.zeros(2, dtype=np.int64)
-    for slot in range(100):  # every other slot is idle: were its turn taken, only one queue would ever be first
+    for slot in range(100):  # every other slot is idle: if it consumed a turn, only one queue would ever be first
         waiting = np.array([9, 9]) if slot % 2 == 0 else np.zeros(2, dtype=np.int64)
         sent += decided("round-robin", Link(waiting, np.zeros(2), 1), state)
     assert sent.tolist() == [25, 25]
 
 
-def test_random_takes_every_queue_that_is_not_empty_equally_often() -> None:
+def test_random_serves_every_nonempty_queue_equally_often() -> None:
     link = Link(np.array([1, 0, 50, 3]), np.zeros(4), 1)
     sent = sum(decided("random", link, seed=seed) for seed in range(3000))
     assert isinstance(sent, np.ndarray)
@@ -134,7 +134,7 @@ def test_random_takes_every_queue_that_is_not_empty_equally_often() -> None:
     assert sent[[0, 2, 3]] == pytest.approx(np.full(3, 1000), rel=0.12)
 
 
-def test_a_held_signal_stays_for_tau_whatever_grows_meanwhile() -> None:
+def test_a_queue_keeps_the_signal_for_tau() -> None:
     state, spec = np.zeros(STATE), "longest-backlog-first:tau=3,conserving=false"
     first, later = Link(np.array([4, 1]), np.zeros(2), 1), Link(np.array([2, 9]), np.zeros(2), 1)
     assert decided(spec, first, state, now=0.0).tolist() == [1, 0]
@@ -144,25 +144,23 @@ def test_a_held_signal_stays_for_tau_whatever_grows_meanwhile() -> None:
 
 
 @pytest.mark.parametrize(("conserving", "expected"), [("false", [0, 0, 0]), ("true", [0, 1, 0])])
-def test_when_the_signalled_queue_is_empty_only_a_conserving_rule_sends_on(
-    conserving: str, expected: list[int]
-) -> None:
+def test_when_the_signalled_queue_is_empty_only_a_conserving_rule_sends(conserving: str, expected: list[int]) -> None:
     state, spec = np.zeros(STATE), f"longest-backlog-first:tau=5,conserving={conserving}"
     decided(spec, Link(np.array([1, 0, 0]), np.zeros(3), 1), state, now=0.0)
     assert decided(spec, Link(np.array([0, 3, 2]), np.zeros(3), 1), state, now=1.0).tolist() == expected
 
 
-def test_a_signal_is_given_as_soon_as_there_is_something_to_send() -> None:
+def test_a_signal_is_given_as_soon_as_a_tuple_waits() -> None:
     state, spec = np.zeros(STATE), "longest-backlog-first:tau=10,conserving=false"
     assert decided(spec, Link(np.array([0, 0]), np.zeros(2), 1), state, now=0.0).sum() == 0
     assert decided(spec, Link(np.array([0, 2]), np.zeros(2), 1), state, now=1.0).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("spec", [*RULES, "longest-backlog-first:tau=3,conserving=false"])
-def test_decisions_are_the_same_compiled_and_interpreted(spec: str) -> None:
+def test_compiled_decisions_equal_interpreted_ones(spec: str) -> None:
     plain, rule = interpreted(send), sending_policy(spec).rule
     states = np.zeros(STATE), np.zeros(STATE)
-    for now, link in enumerate(links(60, 6, queues=1)):  # a rule remembers queues of one link
+    for now, link in enumerate(links(60, 6, queues=1)):  # the state of a rule is that of one link
         found = []
         for decide, state in zip((send, plain), states, strict=True):
             allowed = np.zeros(1, dtype=np.int64)
@@ -176,7 +174,7 @@ def test_decisions_are_the_same_compiled_and_interpreted(spec: str) -> None:
 
 
 @pytest.mark.parametrize("spec", [*RULES, "longest-backlog-first:tau=4,conserving=false"])
-def test_every_machine_sends_no_more_than_its_card_takes(spec: str) -> None:
+def test_no_machine_sends_more_than_its_card_allows(spec: str) -> None:
     """Three machines of four senders each: what arrives at sinks in a slot is what was sent."""
     capacity, machines, each = 2, 3, 4
     topology = Topology(
@@ -193,6 +191,6 @@ def test_every_machine_sends_no_more_than_its_card_takes(spec: str) -> None:
     counts = np.zeros((system.tasks, 400), dtype=np.int64)
     counts[:-1] = np.random.default_rng(8).poisson(0.8 * capacity / each, (machines * each, 400))
     outcome = simulate(system, Arrivals(counts), routing_policy("shuffle"), sending_policy(spec), check=True)
-    assert outcome.series.cost.max() == machines * capacity  # a tuple costs 1
+    assert outcome.series.cost.max() == machines * capacity  # a tuple has cost 1
     assert outcome.hops <= counts.sum()
     assert outcome.series.cost.sum() > 0.5 * counts.sum()

@@ -1,4 +1,4 @@
-"""Runs a dataflow to its end in plain Python: component after component, task after task, tuples by way of bytes."""
+"""Runs a dataflow to its end in plain Python: component after component, task after task, tuples encoded as bytes."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ Inbox = list[list[Any]]
 
 
 class Executor:
-    """Runs a dataflow; then `sent` has the tuples of each stream, `inbox` and `logic` what its tasks got and are."""
+    """Runs a dataflow; then `sent` has the tuples of each stream, `inbox` and `logic` those of tasks."""
 
     def __init__(self, flow: Dataflow, folder: Path, tasks: int | None = None) -> None:
         self.flow = flow

@@ -33,11 +33,11 @@ def test_counts_move_with_the_task() -> None:
     there, here = CountWords(), CountWords()
     there.process("a")
     here.restore(there.snapshot())
-    there.process("a")  # what comes after a snapshot is not in it
+    there.process("a")  # later changes are not in a snapshot
     assert list(here.process("a")) == [("a", 2)]
 
 
-def test_the_largest_count_is_kept_whatever_the_order(tmp_path: Path) -> None:
+def test_the_largest_count_is_kept_in_any_order(tmp_path: Path) -> None:
     sink = opened(tmp_path)
     sink.write([("a", 2), ("b", 5)])
     sink.write([("a", 1), ("b", 6), ("a", 3)])
@@ -46,7 +46,7 @@ def test_the_largest_count_is_kept_whatever_the_order(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2)), max_size=40))
-def test_counts_that_went_to_any_task_in_any_order_add_up_to_the_truth(
+def test_counts_at_any_task_in_any_order_add_up_to_the_truth(
     tmp_path_factory: pytest.TempPathFactory, words: list[tuple[str, int]]
 ) -> None:
     folder = tmp_path_factory.mktemp("counts")
@@ -60,7 +60,7 @@ def test_counts_that_went_to_any_task_in_any_order_add_up_to_the_truth(
     assert latest_counts(folder / "output/counts") == counts.snapshot()
 
 
-def test_a_checkpoint_adds_what_has_changed_and_nothing_shows_before_it(tmp_path: Path) -> None:
+def test_a_checkpoint_adds_changed_counts_and_nothing_is_published_before(tmp_path: Path) -> None:
     sink, folder = opened(tmp_path), tmp_path / "output/counts"
     sink.write([("a", 1), ("b", 1)])
     sink.flush(1.0)

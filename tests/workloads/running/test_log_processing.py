@@ -6,9 +6,7 @@ import pytest
 
 from penstock.workloads.dataflows import dataflow
 from penstock.workloads.running.counts import latest_counts
-from penstock.workloads.running.log_processing import postings
-from penstock.workloads.running.log_rules import LogEntry, classify, parse
-from penstock.workloads.running.logs import LogLines
+from penstock.workloads.running.log_processing import LogEntry, LogLines, classify, parse, postings
 from tests.shared_data import SHARED, needs_shared
 from tests.workloads.running.executor import Executor
 
@@ -19,11 +17,7 @@ from tests.workloads.running.executor import Executor
         (
             "[Sun Jan 04 04:47:44 2026] [error] mod_jk child workerEnv in error state 6",
             LogEntry(
-                "worker-error",
-                "Sun Jan 04 04:47:44 2026",
-                "error",
-                "",
-                "mod_jk child workerEnv in error state 6",
+                "worker-error", "Sun Jan 04 04:47:44 2026", "error", "", "mod_jk child workerEnv in error state 6"
             ),
         ),
         (
@@ -60,7 +54,7 @@ from tests.workloads.running.executor import Executor
         ("", LogEntry("other", "", "", "", "")),
     ],
 )
-def test_a_line_is_taken_apart_by_its_format(line: str, entry: LogEntry) -> None:
+def test_a_line_is_split_by_its_format(line: str, entry: LogEntry) -> None:
     assert parse(line) == entry
 
 
@@ -74,7 +68,7 @@ def test_a_line_is_taken_apart_by_its_format(line: str, entry: LogEntry) -> None
         ("[client 10.0.0.1] File does not exist: /var/www/x", "missing-file"),
     ],
 )
-def test_the_first_rule_that_is_met_decides(message: str, entry_type: str) -> None:
+def test_the_first_matching_rule_decides(message: str, entry_type: str) -> None:
     assert classify(message) == entry_type
 
 
@@ -90,13 +84,13 @@ def test_equal_entries_share_an_id_and_others_do_not() -> None:
     assert postings(parse(lines[3])) == postings(parse(lines[3] + "\n"))
 
 
-def test_a_line_depends_on_its_number_alone() -> None:
+def test_a_line_depends_only_on_its_number() -> None:
     assert [LogLines(3)(number) for number in range(50)] == [LogLines(3)(number) for number in range(50)]
     assert LogLines(3)(5) != LogLines(4)(5)
     assert LogLines(0)(10**12) == LogLines(0)(10**12)
 
 
-def test_generated_lines_have_formats_and_rules_of_their_own() -> None:
+def test_generated_lines_match_formats_and_rules() -> None:
     entries = [parse(LogLines()(number)) for number in range(5000)]
     assert all(entry.time for entry in entries)
     web = sum(entry.level != "" for entry in entries)
@@ -106,7 +100,7 @@ def test_generated_lines_have_formats_and_rules_of_their_own() -> None:
     assert types["other"] < 500
 
 
-def test_the_clock_of_generated_lines_only_goes_forward() -> None:
+def test_times_of_generated_lines_do_not_decrease() -> None:
     make = LogLines()
     times = [make(number)[:15] for number in range(3000) if make(number)[0] != "["]
     assert times == sorted(times)

@@ -36,7 +36,7 @@ def test_the_applications_own_rates_are_kept() -> None:
     assert any_dataflow(application("continuous-queries-large")).application.rate_tps == {"source": 6650.0}
 
 
-def test_a_rate_is_shared_as_the_stated_rates_are() -> None:
+def test_a_rate_is_divided_in_the_ratio_of_the_stated_rates() -> None:
     model = msgspec.structs.replace(
         application("word-count-two-sources"), rate_tps={"queue-source": 10.0, "file-source": 30.0}
     )
@@ -93,7 +93,7 @@ def fork(one: dict[str, Any], other: dict[str, Any]) -> Application:
     )
 
 
-def test_streams_that_carry_the_same_need_no_outputs() -> None:
+def test_streams_with_the_same_tuples_need_no_outputs() -> None:
     assert any_dataflow(fork({}, {"grouping": Grouping.ALL})).parts["source"].outputs == ()
     assert any_dataflow(fork({}, {"selectivity": 0.5})).parts["source"].outputs == ("a", "b")
     assert any_dataflow(fork({}, {"tuple_bytes": 7.0})).parts["source"].outputs == ("a", "b")

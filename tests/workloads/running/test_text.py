@@ -12,7 +12,7 @@ from penstock.workloads.running.word_count import split
 from penstock.workloads.storm_applications import WORDS_A_SENTENCE
 
 
-def test_every_rank_has_a_word_of_its_own() -> None:
+def test_every_rank_has_a_unique_word() -> None:
     words = vocabulary()
     assert len(set(words)) == VOCABULARY
     assert all(found.isascii() and found.isalpha() and found.islower() for found in words)
@@ -24,7 +24,7 @@ def test_frequent_words_are_short() -> None:
     assert (word(0), word(74), word(75), word(75 + 75**2)) == ("te", "wu", "tete", "tetete")
 
 
-def test_a_sentence_depends_on_its_number_alone() -> None:
+def test_a_sentence_depends_only_on_its_number() -> None:
     numbers = [0, 5, BLOCK - 1, BLOCK, 17 * BLOCK + 3, 10**12]
     forwards = [Sentences(3)(number) for number in numbers]
     backwards = Sentences(3)
@@ -60,7 +60,7 @@ def test_the_length_of_sentences_equals_the_models_selectivity(sentences: list[l
     assert min(lengths) >= 1
 
 
-def test_words_come_by_zipfs_law(sentences: list[list[str]]) -> None:
+def test_words_follow_zipfs_law(sentences: list[list[str]]) -> None:
     counts = Counter(found for sentence in sentences for found in sentence)
     total = counts.total()
     frequent = 200

@@ -30,7 +30,7 @@ from penstock.admission.book.paths import AdmissionRequest, FoundPath, Shortage,
 from penstock.estimate.availability import MAX_PATHS, REACHED, Estimate, carried, exact_or_estimated, failed_sets
 from penstock.model.book import CPU, ROUNDING, Book
 from penstock.model.cluster import check_pins, required_machines
-from penstock.policies.allocation.prediction import predicted
+from penstock.policies.allocation.fairness import predicted_capacity
 
 MAX_AVOIDED = 6  # elements that the second search tries to avoid, one at a time
 
@@ -220,5 +220,5 @@ def _predicted_shares(book: Book, request: AdmissionRequest) -> dict[str, float]
         if not booking.guaranteed:
             for element in {element for path in booking.paths for element, kinds in path.load.items() if kinds}:
                 others[element] = others.get(element, 0.0) + booking.priority
-    shares = predicted(np.ones(len(others)), request.priority, np.array(list(others.values())))
+    shares = predicted_capacity(np.ones(len(others)), request.priority, np.array(list(others.values())))
     return dict(zip(others, shares.tolist(), strict=True))

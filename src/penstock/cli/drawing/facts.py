@@ -121,7 +121,7 @@ def _application_in_words(topology: Topology) -> list[str]:
     return [
         plural(found["tasks"], "task"),
         f"{size(found['memory_mb'] * 1e6)} in all",
-        f"{duration(found['cpu_per_source_tuple'])} of cpu a source tuple",
+        f"{duration(found['cpu_per_source_tuple'])} of cpu per source tuple",
         f"{size(sum(found['traffic_bytes_per_source_tuple'].values()))} sent for it",
         f"{number(offered)} tuples/s offered" if offered else "offered rate unknown",
     ]

@@ -29,11 +29,11 @@ from penstock.experiments.sweep import Case, ratios, summary, sweep_cases
 from penstock.experiments.sweep import sweep as run_sweep
 from penstock.model.cluster import Cluster
 from penstock.model.errors import FileProblem, InvalidInput
+from penstock.model.formats.tata import validation_pairs
 from penstock.model.topology import Application
 from penstock.pipeline.session import session
 from penstock.runtime.storage.run_folder import refuse_unwritable
 from penstock.workloads.clusters import find_cluster
-from penstock.workloads.tata_pairs import validation_pairs
 
 Instances = list[tuple[Application, Cluster, int]]
 

@@ -139,7 +139,7 @@ class Picture:
         data.append(_curve(at, (label_start, y)) + f" H{end:.1f}")
         carried, most = self.traffic[stream.label], max(self.traffic.values())
         thick = THINNEST + (THICKEST - THINNEST) * (carried / most if most else 0.0)
-        tip = f"{stream.label}: {label}, {size(stream.tuple_bytes)} a tuple, {size(carried)} for each source tuple" + (
+        tip = f"{stream.label}: {label}, {size(stream.tuple_bytes)} per tuple, {size(carried)} per source tuple" + (
             f", by {', '.join(stream.keys)}" if stream.keys else ""
         )
         page.path(" ".join(data), stroke=STREAM, width=thick, arrow=True, tip=tip, kind="stream")
@@ -169,8 +169,8 @@ def _words(component: Component) -> list[str]:
 def _tip(component: Component) -> str:
     lines = [
         f"{component.name}: {component.kind}, {plural(component.parallelism, 'task')}",
-        f"{duration(component.cpu)} a tuple on a core of speed 1, {size(component.memory_mb * 1e6)} a task",
+        f"{duration(component.cpu)} per tuple on a core of speed 1, {size(component.memory_mb * 1e6)} per task",
         f"processing times {component.service.distribution}",
     ]
-    lines += [f"{name} {amount:.3g} a tuple" for name, amount in component.resources.items()]
+    lines += [f"{name} {amount:.3g} per tuple" for name, amount in component.resources.items()]
     return "; ".join(lines)

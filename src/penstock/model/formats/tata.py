@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 from msgspec import Meta, Struct
 
 from penstock.model.cluster import Cluster, Machine
@@ -19,6 +20,8 @@ from penstock.model.formats.reading import naming, read_json
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 
 Number = Annotated[int, Meta(ge=0)]
+MAX_SPARE_SLOTS = 3
+
 Pairs = dict[tuple[int, int], set[tuple[int, int]]]
 
 
@@ -212,3 +215,21 @@ def _check_slot(path: str, position: int, slot: TataSlot, first: TataSlot) -> No
         if getattr(slot, field) != getattr(first, field):
             expected, found = getattr(first, field), getattr(slot, field)
             raise InvalidInput(f"{path}.{field}", f"expected {expected} as in its process's first slot, got {found}")
+
+
+def validation_pairs(folder: Path, each: int, seed: int = 0) -> list[tuple[Application, Cluster, int]]:
+    """Return `each` pairs of every task graph of the split `valid` with suitable slot graphs, as cases of a sweep.
+
+    The authors pair each of these graphs, which are excluded from training, with five slot graphs whose number of slots
+    exceeds the graph's maximum parallelism by 0 to 3 (PAPERS: 100 graphs × 5). Which five is random, by seed.
+    """
+    graphs = read_task_graphs(folder / "task_graphs.json", "valid")
+    slots = read_slot_graphs(folder / "slot_graphs.json")
+    rng = np.random.default_rng(seed)
+    pairs = []
+    for graph in graphs:
+        widest = max(component.parallelism for component in graph.components)
+        suited = [cluster for cluster in slots if widest <= cluster.slot_count <= widest + MAX_SPARE_SLOTS]
+        chosen = rng.choice(len(suited), size=min(each, len(suited)), replace=False)
+        pairs += [(graph, suited[number], seed) for number in chosen]
+    return pairs

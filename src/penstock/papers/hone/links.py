@@ -17,7 +17,7 @@ import pandas as pd
 from penstock.experiments.figure import Case, Row, Value
 from penstock.model.slotted import SlottedSystem
 from penstock.policies.registry import routing_policy, sending_policy
-from penstock.sim.slotted import Arrivals, Outcome, simulate
+from penstock.sim.slotted import Arrivals, SlottedResult, simulate
 from penstock.workloads.arrivals import Counts
 from penstock.workloads.hone import draw_arrivals, hone_link, link_arrivals, link_load
 
@@ -96,7 +96,7 @@ def run_link(case: Case) -> list[Row]:
     return [measures(send_over(counts, RULE[str(case["rule"])].spec, seed))]
 
 
-def send_over(counts: Counts, spec: str, seed: int = 0) -> Outcome:
+def send_over(counts: Counts, spec: str, seed: int = 0) -> SlottedResult:
     """Send tuples that arrive by slot and queue [slots, N] over a link, with a rule."""
     return simulate(
         _link(counts.shape[1]),
@@ -107,7 +107,7 @@ def send_over(counts: Counts, spec: str, seed: int = 0) -> Outcome:
     )
 
 
-def measures(outcome: Outcome) -> dict[str, Value]:
+def measures(outcome: SlottedResult) -> dict[str, Value]:
     """Return the compared measures: backlogs in tuples, delays in slots."""
     fairness = outcome.series.fairness
     return {

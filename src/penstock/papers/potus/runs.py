@@ -17,7 +17,7 @@ from penstock.model.slotted import Longs, SlottedSystem
 from penstock.model.taskgraph import Floats
 from penstock.policies.forecast.api import Forecaster
 from penstock.policies.registry import forecaster, routing_policy
-from penstock.sim.slotted import Arrivals, Outcome, simulate
+from penstock.sim.slotted import Arrivals, SlottedResult, simulate
 from penstock.workloads.potus import PotusWorkload, arrival_counts, look_ahead, potus_workload, traces_folder
 
 
@@ -113,7 +113,7 @@ def spec(one: Case) -> str:
     return f"{one['policy']}:v={one['v']}" + (f",{one['options']}" if one["options"] else "")
 
 
-def measures_of(system: SlottedSystem, came: Floats, found: Outcome, slots: int) -> dict[str, float]:
+def measures_of(system: SlottedSystem, came: Floats, found: SlottedResult, slots: int) -> dict[str, float]:
     """Return the measures of a simulation, with the minimum cost of its arrivals.
 
     came: [T] mean tuples per slot. slots: number of slots that count. The optimum is NaN if no routing carries the

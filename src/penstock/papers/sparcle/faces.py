@@ -25,8 +25,8 @@ from penstock.papers.sparcle import names
 from penstock.papers.sparcle.runs import APART, rate
 from penstock.papers.sparcle.summaries import column, curve, half_to_twice, legend_below
 from penstock.planning.planner import Decision, Planner
+from penstock.workloads.applications import face_detection
 from penstock.workloads.clusters import field_and_cloud
-from penstock.workloads.face_detection import face_detection
 
 BANDWIDTHS = (0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 22.0)
 QUICK_BANDWIDTHS = (0.5, 4.0, 10.0, 22.0)

@@ -29,7 +29,7 @@ from penstock.model.topology import Application
 from penstock.papers.sparcle import names
 from penstock.papers.sparcle.runs import APART
 from penstock.papers.sparcle.summaries import bars, column, legend_below
-from penstock.workloads.sparcle import FOLDER, draw_application, factors
+from penstock.workloads.sparcle import FOLDER, factors, random_application
 
 GRAPHS = FOLDER.parent / "networks"
 APPLICATIONS, QUICK_APPLICATIONS = 50, 6
@@ -78,7 +78,7 @@ def _asking(cluster: Cluster, number: int, seed: int) -> list[Application]:
         graph = "diamond" if rng.random() < 0.5 else "linear"
         guaranteed = rng.random() < GUARANTEED
         rate, priority = float(rng.uniform(*RATES)), float(rng.choice(PRIORITIES))
-        drawn = draw_application(
+        drawn = random_application(
             graph, cluster, rng, name=f"a{position}", sizes=(1.0, median), availability=AVAILABILITY
         )
         made.append(

@@ -14,7 +14,7 @@ from penstock.model.topology import Application
 from penstock.papers.sparcle import names
 from penstock.papers.sparcle.runs import APART, BALANCED, BOTTLENECKS, instances
 from penstock.papers.sparcle.summaries import cdf, column, gain_over
-from penstock.workloads.sparcle import draw_application, draw_network
+from penstock.workloads.sparcle import random_application, random_network
 
 ASKED = (
     names.CANONICAL,
@@ -46,9 +46,9 @@ def _guaranteed_cases(quick: bool) -> list[Case]:
 def run_pair(one: Case) -> Sequence[Row]:
     """Admit two best-effort applications with each policy: Σ P log x, and the first's rate over the second's."""
     rng = np.random.default_rng(int(one["seed"]))
-    cluster = draw_network("star", BOTTLENECKS[str(one["case"])], rng)
+    cluster = random_network("star", BOTTLENECKS[str(one["case"])], rng)
     pair = [
-        draw_application("diamond", cluster, rng, name=f"a{number}", priority=priority)
+        random_application("diamond", cluster, rng, name=f"a{number}", priority=priority)
         for number, priority in enumerate(PRIORITIES)
     ]
     row: dict[str, float] = {}
@@ -63,9 +63,9 @@ def run_pair(one: Case) -> Sequence[Row]:
 def run_guaranteed(one: Case) -> Sequence[Row]:
     """Admit guaranteed applications one after another: the total rate of those admitted, and their number."""
     rng = np.random.default_rng(int(one["seed"]))
-    cluster = draw_network("star", BOTTLENECKS[str(one["case"])], rng)
+    cluster = random_network("star", BOTTLENECKS[str(one["case"])], rng)
     asking = [
-        draw_application(
+        random_application(
             "diamond" if rng.random() < 0.5 else "linear",
             cluster,
             rng,

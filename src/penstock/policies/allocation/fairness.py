@@ -57,6 +57,16 @@ def fair_rates(load: Floats, capacity: Floats, owner: Ints, priority: Floats) ->
     return Shares(rates, sum_by(owner, rates, len(priority)), prices)
 
 
+def predicted_capacity(capacity: Floats, priority: float, others: Floats) -> Floats:
+    """Return the capacity of every element that a best-effort application can expect before it is placed (6): [E].
+
+    If an element limits all its users, each gets at least the share of its priority (SPARCLE, Theorem 3). A placement
+    for that share everywhere depends on priorities, and little on the order of arrival. `others` [E] is the sum of the
+    priorities of the applications that already use the element; the sum in (6) includes the new one.
+    """
+    return capacity * (priority / (priority + others))  # (6)
+
+
 def conditions(load: Floats, capacity: Floats, owner: Ints, priority: Floats, shares: Shares) -> float:
     """Return the maximum violation of the optimality conditions of (4), as `missed` measures it."""
     usable = _usable(load, capacity)

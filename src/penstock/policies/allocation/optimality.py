@@ -1,7 +1,7 @@
 """Weighted proportional fairness to the last digit: the optimality conditions, and Newton's method on them.
 
 A solver leaves errors of 10⁻⁶ of all priorities, which may be everything that an application of small priority gets. So
-the conditions are measured relative to what each application pays. If the solver's answer tells which elements are full
+the conditions are measured relative to what each application pays. If the solver's answer shows which elements are full
 and which paths are used, `polished` solves the conditions as equations in a step or two. If it does not, because
 priorities are far apart, `improved` takes many steps without such knowledge: of every pair of which one must be 0 (an
 element's price and its free capacity, a path's rate and its surplus cost), it drives the product to 0.
@@ -69,7 +69,7 @@ def _measures(program: Program, point: Point) -> tuple[Floats, Floats, Floats, F
 
 
 def polished(program: Program, start: Point) -> Point:
-    """Return the best point near one that tells which elements are full and which paths are used."""
+    """Return the best point near one that shows which elements are full and which paths are used."""
     room, matters, surplus, share = _measures(program, start)
     used = share > surplus
     full = (matters > room) & (program.load[:, used] > 0).any(axis=1)

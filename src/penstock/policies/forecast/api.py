@@ -11,8 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.model.errors import InvalidInput
+from penstock.model.taskgraph import Floats
 
 Counts = NDArray[np.int64]
+
+SLACK = 1e-6  # tuples; accumulated rounding errors must not decide between two whole numbers
 
 
 class MissingExtra(InvalidInput):
@@ -32,3 +35,15 @@ class Forecaster(Protocol):
         An honest forecast of slot t uses `counts[: t - lead + 1]` only; if that is empty, it is 0.
         """
         ...
+
+
+def ahead(values: Floats, lead: int) -> Counts:
+    """Return forecasts by the slot that is forecast, given forecasts by the last known slot. [slots]
+
+    Nothing is known before the first slot: the first `lead` forecasts are 0. Negative values become 0. The fraction of
+    a tuple is added to the next forecast, so rounding changes no sum by more than half a tuple.
+    """
+    expected = np.zeros(len(values))
+    expected[lead:] = np.maximum(values[: max(len(values) - lead, 0)], 0.0)
+    sums = np.concatenate([[0.0], np.cumsum(expected)])
+    return np.diff(np.floor(sums + (0.5 + SLACK))).astype(np.int64)

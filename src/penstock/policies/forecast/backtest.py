@@ -35,11 +35,11 @@ def warm_up(slots: int, lead: int) -> int:
     return max(lead, min(int(WARM_UP * slots), LONGEST))
 
 
-def judge(said: Counts, came: Counts, lead: int) -> Score:
+def judge(forecasts: Counts, actual: Counts, lead: int) -> Score:
     """Compare forecasts made `lead` slots ahead with actual counts; shares of 0 are NaN."""
-    judged = slice(warm_up(len(came), lead), None)
-    error = said[judged] - came[judged]
-    total = float(came[judged].sum()) or np.nan
+    judged = slice(warm_up(len(actual), lead), None)
+    error = forecasts[judged] - actual[judged]
+    total = float(actual[judged].sum()) or np.nan
     return Score(
         mse=float(np.mean(np.square(error, dtype=np.float64))),
         bias=float(np.mean(error)),

@@ -7,8 +7,7 @@ import numpy as np
 
 from penstock.model.entity import Probability
 from penstock.model.errors import InvalidInput
-from penstock.policies.forecast.api import Counts
-from penstock.policies.forecast.whole import ahead
+from penstock.policies.forecast.api import Counts, ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +32,10 @@ class Empirical:
         """Return the means, quantiles or draws; only draws use `rng`."""
         known = np.arange(1, len(counts) + 1)
         if self.draw:
-            said = np.zeros_like(counts)
+            forecasts = np.zeros_like(counts)
             picked = (rng.random(len(counts)) * known).astype(np.int64)
-            said[lead:] = counts[picked[: max(len(counts) - lead, 0)]]
-            return said
+            forecasts[lead:] = counts[picked[: max(len(counts) - lead, 0)]]
+            return forecasts
         if self.quantile is None:
             return ahead(np.cumsum(counts) / known, lead)
         import pandas as pd  # takes as long to import as everything else here

@@ -7,8 +7,7 @@ import numpy as np
 from scipy.signal import lfilter
 
 from penstock.model.entity import Share
-from penstock.policies.forecast.api import Counts
-from penstock.policies.forecast.whole import ahead
+from penstock.policies.forecast.api import Counts, ahead
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Kalman filter: how far a new count moves the forecast follows from how noisy the counts are, POTUS's Kalman.
 
 A count is a level and noise. The level takes a random step every slot (the local level model) and, with a trend, moves
-by a slope that takes random steps of its own (the local linear trend; Harvey 1989). The paper says no more than "Kalman
+by a slope that takes random steps of its own (the local linear trend; Harvey 1989). The paper says only "Kalman
 filter".
 
 The forecast depends only on the variances of the steps relative to that of the noise. They are estimated by maximum
@@ -20,8 +20,7 @@ from penstock.model.entity import NonNegative
 from penstock.model.errors import InvalidInput
 from penstock.model.kernel import kernel
 from penstock.model.taskgraph import Floats
-from penstock.policies.forecast.api import Counts
-from penstock.policies.forecast.whole import ahead
+from penstock.policies.forecast.api import Counts, ahead
 
 FIRST = 32  # number of slots before variances are first estimated
 UNKNOWN = (0.1, 0.001)  # variances of level and slope until then

@@ -6,8 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from penstock.model.entity import Count
-from penstock.policies.forecast.api import Counts
-from penstock.policies.forecast.whole import ahead
+from penstock.policies.forecast.api import Counts, ahead
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ import numpy as np
 
 from penstock.model.entity import Count, Positive
 from penstock.model.taskgraph import Floats
-from penstock.policies.forecast.api import Counts, MissingExtra
-from penstock.policies.forecast.whole import ahead
+from penstock.policies.forecast.api import Counts, MissingExtra, ahead
 
 FIRST = 100  # number of slots before the first fit; until then their mean is expected
 TALKATIVE = ("prophet", "prophet.plot", "cmdstanpy")  # loggers that report every fit

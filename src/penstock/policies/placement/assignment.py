@@ -16,155 +16,162 @@ from numpy.typing import NDArray
 
 from penstock.model.kernel import kernel, part, stage
 from penstock.model.taskgraph import Bools, Floats, Ints
-from penstock.policies.placement.alike import group_alike, no_partners, pass_on
-from penstock.policies.placement.carried import (
-    Carried,
-    Hops,
-    charge_cards,
-    charge_links,
-    clear_carried,
-    most_hops,
-    no_hops,
-    nothing_carried,
-    set_detours,
-    with_hops,
-)
+from penstock.policies.placement.equivalent_tasks import advance_group, group_equivalent, no_partners
 from penstock.policies.placement.gammas import EQUAL, Demand, Supply, processing_rate, rank
-from penstock.policies.placement.joint_ways import Ways, clear_wishes, find_only_links, find_promises, no_wishes, settle
+from penstock.policies.placement.joint_routes import (
+    Network,
+    clear_bounds,
+    empty_bounds,
+    find_only_links,
+    rate_jointly,
+    set_upper_bounds,
+)
 from penstock.policies.placement.network_bounds import (
     Cards,
     Reached,
-    Sought,
+    RouteSearch,
     find_cards,
-    find_ways,
+    find_routes,
     list_ends,
-    most_wanted,
-    nothing_wanted,
+    most_trees,
+    need_trees,
+    no_group_trees,
     rate_cards,
-    want,
 )
-from penstock.policies.placement.partly_placed import (
-    Asked,
-    Offered,
+from penstock.policies.placement.partial_placement import (
+    Capacities,
     Placed,
+    Workload,
     able,
+    allocate_scratch,
+    clear_placement,
     conflicting,
+    empty_placement,
     least_loaded,
-    nobody_placed,
-    nothing_placed,
     put,
-    room_for,
+)
+from penstock.policies.placement.routed_traffic import (
+    Hops,
+    Traffic,
+    charge_cards,
+    charge_links,
+    clear_traffic,
+    most_hops,
+    no_hops,
+    no_traffic,
+    set_detours,
+    with_hops,
 )
 from penstock.policies.placement.transports import find_between
-from penstock.policies.placement.widest_trees import Kept, no_trees, reverse, with_room
+from penstock.policies.placement.widest_trees import Trees, no_trees, reverse, with_room
 
 
-class Assigned(NamedTuple):
+class Result(NamedTuple):
     """Result: slots of tasks, free memory, and routes."""
 
     slot: Ints  # [T] -1: not placed
     slot_free: Floats  # [S] MB
     free: Floats  # [M] MB
     hops: Hops
-    stuck: int  # a task that has no room anywhere, -1: all are placed
+    unplaced: int  # a task that has no room anywhere, -1: all are placed
 
 
-class State(NamedTuple):
+class Progress(NamedTuple):
     """State of an assignment."""
 
-    asked: Asked
-    offered: Offered
-    given: Ints  # tasks in a given order: pinned ones first; the others are ranked
+    workload: Workload
+    capacities: Capacities
+    in_order: Ints  # tasks in a given order: pinned ones first; the others are ranked
     placed: Placed
-    carried: Carried
+    traffic: Traffic
     reached: Reached
     work: Floats  # [G] core-seconds per source tuple of the next task of each group
     needs: Floats  # [G, R]
     slot_load: Floats  # [G, M] of the least loaded slot with room for it
     room: Bools  # [G, M] whether there is room
-    sought: Sought
+    search: RouteSearch
     cards: Cards
     best: Floats  # [G] γ of each group on its best machine, at the last ranking
     where: Ints  # [G] that machine
-    promises: Floats  # [G] upper bound of γ
+    upper_bounds: Floats  # [G] upper bound of γ
 
 
-def assign(asked: Asked, offered: Offered, near: bool, together: bool, order: Ints) -> Assigned:
+def assign(workload: Workload, capacities: Capacities, near: bool, together: bool, order: Ints) -> Result:
     """Place all tasks: pinned ones, those of the `order`, whose routes are rated separately, then by rank.
 
     `near` selects the tie rule among equally good machines.
     """
-    state = start(asked, offered, near, together, order)
-    hops, stuck = (assign_over_links if offered.routed else assign_over_cards)(state, near)
-    return Assigned(state.placed.slot, state.placed.slot_free, state.placed.free, hops, stuck)
+    state = new_progress(workload, capacities, near, together, order)
+    hops, unplaced = (assign_over_links if capacities.routed else assign_over_cards)(state, near)
+    return Result(state.placed.slot, state.placed.slot_free, state.placed.free, hops, unplaced)
 
 
 @kernel
-def assign_over_links(state: State, near: bool) -> tuple[Hops, int]:
+def assign_over_links(state: Progress, near: bool) -> tuple[Hops, int]:
     """Place all tasks on a routed cluster; return the routes and a task without room anywhere, -1: all are placed."""
-    streams, groups, nodes = len(state.asked.streams.listed), len(state.best), state.offered.links.nodes
+    streams, groups, nodes = len(state.workload.streams.listed), len(state.best), state.capacities.links.nodes
     together = state.reached.together
-    hops, kept = no_hops(streams, 4 * streams, streams), no_trees(4 * groups, nodes, len(state.offered.cpu))
-    by_promise = np.empty(groups, dtype=np.int64)
-    prepare(state)
-    for step in range(len(state.asked.component)):
-        if together and step >= len(state.given):
-            promise(state)
-            by_promise = np.argsort(state.promises)
-        task, machine = next_over_links(state, kept, by_promise, step, near)
+    hops, trees = no_hops(streams, 4 * streams, streams), no_trees(4 * groups, nodes, len(state.capacities.cpu))
+    by_bound = np.empty(groups, dtype=np.int64)
+    reset_state(state)
+    for step in range(len(state.workload.component)):
+        if together and step >= len(state.in_order):
+            find_upper_bounds(state)
+            by_bound = np.argsort(state.upper_bounds)
+        task, machine = next_over_links(state, trees, by_bound, step, near)
         hops = with_hops(hops, hops_ahead(state, task), nodes)
         if not place_over_links(state, hops, task, machine):
             return hops, task
         for end in range(ends_after(state, task)):
-            kept = with_room(kept, 2 * groups)
-            want_ways(state, kept, end)
-        renew_ways(state, kept)
+            trees = with_room(trees, 2 * groups)
+            need_routes(state, trees, end)
+        renew_routes(state, trees)
     return hops, -1
 
 
 @kernel
-def assign_over_cards(state: State, near: bool) -> tuple[Hops, int]:
+def assign_over_cards(state: Progress, near: bool) -> tuple[Hops, int]:
     """Place all tasks on a mesh; return no routes and a task without room anywhere, -1: all are placed."""
-    prepare(state)
-    risen = False  # whether any γ may have increased since the last ranking
-    for step in range(len(state.asked.component)):
-        task, machine = next_over_cards(state, step, near, not risen)
+    reset_state(state)
+    increased = False  # whether any γ may have increased since the last ranking
+    for step in range(len(state.workload.component)):
+        task, machine = next_over_cards(state, step, near, not increased)
         if not place_over_cards(state, task, machine):
             return no_hops(0, 0, 0), task
-        risen = load_cards(state, task)
+        increased = load_cards(state, task)
     return no_hops(0, 0, 0), -1
 
 
-def start(asked: Asked, offered: Offered, near: bool, together: bool, order: Ints) -> State:
-    """Create the arrays that `prepare` fills: in Python, because array creation in a kernel takes long to compile."""
-    placed, carried = nothing_placed(asked, offered), nothing_carried(offered, near)
-    components, machines = len(asked.first) - 1, len(offered.cpu)
-    given = np.concatenate((np.flatnonzero(asked.pin >= 0), order[asked.pin[order] < 0])).astype(np.int32)
-    between = find_between(asked.streams, asked.first, asked.gain, np.zeros(components, dtype=np.bool_))
-    groups = group_alike(asked, between)
-    number, links = len(groups.task), len(carried.load)
+def new_progress(workload: Workload, capacities: Capacities, near: bool, together: bool, order: Ints) -> Progress:
+    """Create the arrays that `reset_state` fills: in Python, because a kernel that creates arrays compiles slowly."""
+    placed, traffic = empty_placement(workload, capacities), no_traffic(capacities, near)
+    components, machines = len(workload.first) - 1, len(capacities.cpu)
+    in_order = np.concatenate((np.flatnonzero(workload.pin >= 0), order[workload.pin[order] < 0])).astype(np.int32)
+    between = find_between(workload.streams, workload.first, workload.gain, np.zeros(components, dtype=np.bool_))
+    groups = group_equivalent(workload, between)
+    number, links = len(groups.task), len(traffic.load)
     shape = number, machines
-    most = most_wanted(asked, machines, together) if offered.routed else 0
-    carded = (2, number, machines) if offered.carded else (2, 0, 0)
-    return State(
-        asked,
-        offered,
-        given,
+    most = most_trees(workload, machines, together) if capacities.routed else 0
+    carded = (2, number, machines) if capacities.carded else (2, 0, 0)
+    return Progress(
+        workload,
+        capacities,
+        in_order,
         placed,
-        carried,
+        traffic,
         Reached(groups, between, no_partners(number), together),
         np.empty(number),
-        np.empty((number, asked.needs.shape[1])),
+        np.empty((number, workload.needs.shape[1])),
         np.empty(shape),
         np.empty(shape, dtype=np.bool_),
-        Sought(
-            no_wishes(number, machines, most, links, together and offered.routed),
-            nothing_wanted(number, most),
-            nothing_wanted(number, most if together else 0),
+        RouteSearch(
+            empty_bounds(number, machines, most, links, together and capacities.routed),
+            no_group_trees(number, most),
+            no_group_trees(number, most if together else 0),
             np.empty(1, dtype=np.bool_),
             np.empty(links),
-            reverse(offered.links),
-            room_for(asked, offered, number),
+            reverse(capacities.links),
+            allocate_scratch(workload, capacities, number),
         ),
         Cards(np.empty(carded), np.empty(carded)),
         np.empty(number),
@@ -174,81 +181,83 @@ def start(asked: Asked, offered: Offered, near: bool, together: bool, order: Int
 
 
 @stage
-def prepare(state: State) -> None:
-    """Fill the arrays: nothing is placed, carried or wanted; machines with room and those with one link only."""
-    nobody_placed(state.placed, state.offered)
-    clear_carried(state.carried)
-    clear_wishes(state.sought.wishes)
-    sought, task = state.sought, state.reached.groups.task
-    sought.wanted.number[:], sought.anew[0], sought.seen[:], sought.room.added[:] = 0, False, 0.0, 0.0
+def reset_state(state: Progress) -> None:
+    """Fill the arrays: no task, traffic or tree; machines with room and those with one link only."""
+    clear_placement(state.placed, state.capacities)
+    clear_traffic(state.traffic)
+    clear_bounds(state.search.bounds)
+    search, task = state.search, state.reached.groups.task
+    search.group_trees.number[:], search.changed[0], search.seen[:], search.room.added[:] = 0, False, 0.0, 0.0
     state.cards.near[:], state.cards.far[:], state.where[:], state.slot_load[:] = 0.0, 0.0, -1, 0.0
     for group in range(len(task)):
-        state.work[group] = state.asked.work[task[group]]
+        state.work[group] = state.workload.work[task[group]]
         for resource in range(state.needs.shape[1]):
-            state.needs[group, resource] = state.asked.needs[task[group], resource]
+            state.needs[group, resource] = state.workload.needs[task[group], resource]
         for machine in range(state.room.shape[1]):
             state.room[group, machine] = fits(state, task[group], machine)
-    if state.offered.routed:
-        find_only_links(ways_of(state), state.sought.room.only)
+    if state.capacities.routed:
+        find_only_links(network_of(state), state.search.room.only)
 
 
 @part
-def demand_of(state: State) -> Demand:
+def demand_of(state: Progress) -> Demand:
     """Return what the next task of each group needs."""
     return Demand(state.reached.groups.task, state.reached.groups.left, state.work, state.needs)
 
 
 @part
-def supply_of(state: State) -> Supply:
+def supply_of(state: Progress) -> Supply:
     """Return the capacities of machines for them."""
-    offered, placed = state.offered, state.placed
+    capacities, placed = state.capacities, state.placed
     return Supply(
-        offered.cpu, placed.load, offered.slot_cpu, state.slot_load, offered.capacity, placed.used, state.room
+        capacities.cpu, placed.load, capacities.slot_cpu, state.slot_load, capacities.capacity, placed.used, state.room
     )
 
 
 @part
-def ways_of(state: State) -> Ways:
+def network_of(state: Progress) -> Network:
     """Return the network and its load."""
-    return Ways(state.offered.links, state.sought.back, state.carried.load)
+    return Network(state.capacities.links, state.search.back, state.traffic.load)
 
 
 @stage
-def promise(state: State) -> None:
+def find_upper_bounds(state: Progress) -> None:
     """Set the upper bound of each group's γ."""
-    find_promises(demand_of(state), supply_of(state), state.sought.wishes, state.promises)
+    set_upper_bounds(demand_of(state), supply_of(state), state.search.bounds, state.upper_bounds)
 
 
 @stage
-def next_over_links(state: State, kept: Kept, by_promise: NDArray[np.int64], step: int, near: bool) -> tuple[int, int]:
-    """Return the next task and its machine, with its routes settled; `by_promise` has the groups in that order."""
-    sought, together = state.sought, state.reached.together
-    if together and step >= len(state.given):
-        settle(by_promise, demand_of(state), supply_of(state), sought.wishes, kept, ways_of(state), sought.room)
+def next_over_links(
+    state: Progress, trees: Trees, by_bound: NDArray[np.int64], step: int, near: bool
+) -> tuple[int, int]:
+    """Return the next task and its machine, with its routes settled; `by_bound` has the groups in that order."""
+    search, together = state.search, state.reached.together
+    if together and step >= len(state.in_order):
+        rate_jointly(by_bound, demand_of(state), supply_of(state), search.bounds, trees, network_of(state), search.room)
     return next_task(state, step, near, not together)
 
 
 @stage
-def next_over_cards(state: State, step: int, near: bool, falling: bool) -> tuple[int, int]:
+def next_over_cards(state: Progress, step: int, near: bool, falling: bool) -> tuple[int, int]:
     """Return the next task and its machine, after rating the relevant cards."""
-    groups, only = state.reached.groups, -1 if step >= len(state.given) else state.given[step]
+    groups, only = state.reached.groups, -1 if step >= len(state.in_order) else state.in_order[step]
     for group in range(len(groups.task)):
-        if state.offered.carded and groups.left[group] and (only < 0 or groups.of[only] == group):
-            rate_cards(state.sought.wishes.rates, state.cards, state.carried, state.offered.card, group)
+        if state.capacities.carded and groups.left[group] and (only < 0 or groups.of[only] == group):
+            rate_cards(state.search.bounds.rates, state.cards, state.traffic, state.capacities.card, group)
     return next_task(state, step, near, falling)
 
 
 @part
-def next_task(state: State, step: int, near: bool, falling: bool) -> tuple[int, int]:
+def next_task(state: Progress, step: int, near: bool, falling: bool) -> tuple[int, int]:
     """Return the next task and its machine.
 
     Without a given order, it is the task with the lowest γ on its best machine (Algorithm 2, line 16).
     """
-    groups, rates = state.reached.groups, state.sought.wishes.rates
-    if step < len(state.given):
-        task = int(state.given[step])
-        if state.asked.pin[task] >= 0:
-            return task, int(state.asked.pin[task])
+    groups, rates = state.reached.groups, state.search.bounds.rates
+    if step < len(state.in_order):
+        task = int(state.in_order[step])
+        if state.workload.pin[task] >= 0:
+            return task, int(state.workload.pin[task])
         group = int(groups.of[task])
     else:
         group = rank(demand_of(state), supply_of(state), rates, state.best, state.where, falling)
@@ -257,90 +266,90 @@ def next_task(state: State, step: int, near: bool, falling: bool) -> tuple[int, 
 
 
 @stage
-def hops_ahead(state: State, task: int) -> int:
+def hops_ahead(state: Progress, task: int) -> int:
     """Return the maximum number of hops that a task may need."""
-    return most_hops(state.asked, state.placed, task)
+    return most_hops(state.workload, state.placed, task)
 
 
 @stage
-def place_over_links(state: State, hops: Hops, task: int, machine: int) -> bool:
+def place_over_links(state: Progress, hops: Hops, task: int, machine: int) -> bool:
     """Place a task on a machine and charge the links, unless there is no room; return whether there is."""
     if machine < 0 or not fits(state, task, machine):
         return False
-    links, room = state.offered.links, state.sought.room
-    charge_links(state.carried, hops, state.asked, state.placed, links, room, task, machine)
+    links, room = state.capacities.links, state.search.room
+    charge_links(state.traffic, hops, state.workload, state.placed, links, room, task, machine)
     place(state, task, machine)
     return True
 
 
 @stage
-def place_over_cards(state: State, task: int, machine: int) -> bool:
+def place_over_cards(state: Progress, task: int, machine: int) -> bool:
     """Place a task on a machine and charge the cards, unless there is no room; return whether there is."""
     if machine < 0 or not fits(state, task, machine):
         return False
-    if state.offered.carded:
-        charge_cards(state.carried, state.asked, state.placed, state.sought.room.bits, task, machine)
+    if state.capacities.carded:
+        charge_cards(state.traffic, state.workload, state.placed, state.search.room.bits, task, machine)
     place(state, task, machine)
     return True
 
 
 @stage
-def ends_after(state: State, task: int) -> int:
+def ends_after(state: Progress, task: int) -> int:
     """Return the number of placed tasks to which routes are searched after a task is placed."""
-    return list_ends(state.sought, state.reached, state.asked, state.placed, task)
+    return list_ends(state.search, state.reached, state.workload, state.placed, task)
 
 
 @stage
-def want_ways(state: State, kept: Kept, end: int) -> None:
+def need_routes(state: Progress, trees: Trees, end: int) -> None:
     """Add routes to one of these tasks to the wishes of groups."""
-    want(state.sought, kept, state.reached, state.asked, state.placed, int(state.sought.room.listed[end]))
+    need_trees(state.search, trees, state.reached, state.workload, state.placed, int(state.search.room.listed[end]))
 
 
 @stage
-def renew_ways(state: State, kept: Kept) -> None:
+def renew_routes(state: Progress, trees: Trees) -> None:
     """Find the routes that are wanted."""
-    find_ways(state.sought, kept, state.reached, ways_of(state))
+    find_routes(state.search, trees, state.reached, network_of(state))
 
 
 @stage
-def load_cards(state: State, task: int) -> bool:
+def load_cards(state: Progress, task: int) -> bool:
     """Update what groups would add to cards after a task is placed; return whether any γ may have increased."""
-    return find_cards(state.cards, state.reached, state.asked, state.placed, state.sought.room, task)
+    return find_cards(state.cards, state.reached, state.workload, state.placed, state.search.room, task)
 
 
 @part
-def place(state: State, task: int, machine: int) -> None:
+def place(state: Progress, task: int, machine: int) -> None:
     """Place a task and record which slot of its machine the next task of each group would use."""
     groups = state.reached.groups
-    put(state.placed, state.asked, state.offered, task, machine)
-    pass_on(groups, state.placed, task)
+    put(state.placed, state.workload, state.capacities, task, machine)
+    advance_group(groups, state.placed, task)
     for group in range(len(groups.task)):
         if groups.left[group]:
-            slot = least_loaded(state.placed, state.offered, machine, state.asked.memory[groups.task[group]])
+            slot = least_loaded(state.placed, state.capacities, machine, state.workload.memory[groups.task[group]])
             state.slot_load[group, machine] = state.placed.slot_load[slot] if slot >= 0 else np.inf
             state.room[group, machine] &= slot >= 0
-            if state.asked.conflicts.shape[0] > 0:
-                apart = state.asked.conflicts[groups.component[group], state.asked.component[task]]
-                state.room[group, machine] &= not apart
+            if state.workload.conflicts.shape[0] > 0:
+                disjoint = state.workload.conflicts[groups.component[group], state.workload.component[task]]
+                state.room[group, machine] &= not disjoint
 
 
 @part
-def fits(state: State, task: int, machine: int) -> bool:
+def fits(state: Progress, task: int, machine: int) -> bool:
     """Return whether a machine has room and resources for a task, and no task that it conflicts with."""
-    slot = least_loaded(state.placed, state.offered, machine, state.asked.memory[task])
-    if conflicting(state.asked, state.placed, task, machine):
+    slot = least_loaded(state.placed, state.capacities, machine, state.workload.memory[task])
+    if conflicting(state.workload, state.placed, task, machine):
         return False
-    return slot >= 0 and able(state.asked, state.offered, task, machine)
+    return slot >= 0 and able(state.workload, state.capacities, task, machine)
 
 
 @part
-def choose(state: State, group: int, task: int, near: bool) -> int:
+def choose(state: Progress, group: int, task: int, near: bool) -> int:
     """Return the machine on which a task of a group has the highest γ, a connected one if there is any.
 
     Ties go to the first, or to the one `near` its neighbours; -1: none has room.
     """
-    demand, supply, rates = demand_of(state), supply_of(state), state.sought.wishes.rates
-    speed, gamma = state.sought.room.speed, state.sought.room.gamma
+    demand, supply, rates = demand_of(state), supply_of(state), state.search.bounds.rates
+    speed, gamma = state.search.room.speed, state.search.room.gamma
     usable = False
     for machine in range(len(speed)):
         speed[machine] = -1.0
@@ -360,10 +369,10 @@ def choose(state: State, group: int, task: int, near: bool) -> int:
 
 
 @part
-def nearest(state: State, task: int, highest: float) -> int:
+def nearest(state: Progress, task: int, highest: float) -> int:
     """Return, of the machines with the highest γ, the one with the smallest detour of transports, then the fastest."""
-    room, found = state.sought.room, -1
-    set_detours(state.carried, state.asked, state.placed, state.offered.links, state.sought.back, room, task)
+    room, found = state.search.room, -1
+    set_detours(state.traffic, state.workload, state.placed, state.capacities.links, state.search.back, room, task)
     detour, speed = room.detour, room.speed
     for machine in range(len(detour)):
         if room.gamma[machine] < highest * (1 - EQUAL):

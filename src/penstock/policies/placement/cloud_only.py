@@ -13,6 +13,7 @@ from penstock.model.errors import UnknownMachine, nearest
 from penstock.model.placement import Infeasible, Placement
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.draft import Draft
+from penstock.policies.placement.rearrangement import make_room
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,8 @@ class CloudOnly:
         """Return the placement; `rng` is not used. Raise `UnknownMachine` if the cluster lacks the machine."""
         cloud = self._cloud(view.cluster)
         draft = Draft(view)
-        if (refusal := draft.put_pinned()) is not None:
-            return refusal
+        if (stuck := draft.put_pinned()) is not None:
+            return make_room(draft, stuck)
         power = view.slots.machine_cpu
         for task in np.flatnonzero(view.pins < 0).tolist():
             able = view.machines_with_resources(task)

@@ -90,28 +90,13 @@ class Draft:
             load = np.where(self.slot_free_mb[first:last] >= self.view.tasks.memory_mb[task], load, np.inf)
         self.put(task, first + int(np.argmin(load)))
 
-    def put_pinned(self) -> Placement | Infeasible | None:
-        """Place the pinned tasks on their empty machines; return what `stuck` does if one has no room."""
-        task = self.first_pinned_stuck()
-        return None if task is None else self.stuck(task)
-
-    def first_pinned_stuck(self) -> int | None:
+    def put_pinned(self) -> int | None:
         """Place the pinned tasks on their machines; return the first that has no room, if any."""
         for task in np.flatnonzero(self.view.pins >= 0).tolist():
             if not self.machines_with_room(task).any():
                 return int(task)
             self.put_on(task, int(self.view.pins[task]))
         return None
-
-    def stuck(self, task: int) -> Placement | Infeasible:
-        """Rearrange placed tasks so that a task that no slot has room for fits as well.
-
-        If that is impossible, or nothing is found, return the refusal.
-        """
-        # imported here because most drafts never need it
-        from penstock.policies.placement.rearrangement import rearranged
-
-        return rearranged(self.view, self.slot, self.refusal(task))
 
     def refusal(self, task: int, only: int | None = None) -> Infeasible:
         """Return the refusal for a task without room: in no slot at all, or in none of the machine `only`."""

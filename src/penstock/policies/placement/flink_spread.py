@@ -10,8 +10,8 @@ import numpy as np
 
 from penstock.model.placement import Infeasible, Placement
 from penstock.policies.api import PlacementView
+from penstock.policies.placement.drafts import interleave
 from penstock.policies.placement.flink import share_slots
-from penstock.policies.placement.round_robin import interleave
 
 
 @dataclass(frozen=True, slots=True)

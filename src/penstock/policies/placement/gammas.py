@@ -1,4 +1,4 @@
-"""γ of SPARCLE's eq. (2) for groups of alike tasks, as kernels, and the ranking by it (Algorithm 2, lines 15, 16)."""
+"""γ of SPARCLE's eq. (2) for groups of equivalent tasks, as kernels, and the ranking by it (Algorithm 2)."""
 
 from typing import NamedTuple
 

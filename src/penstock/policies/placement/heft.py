@@ -21,6 +21,7 @@ from penstock.model.taskgraph import Bools, Floats, Flow, Ints
 from penstock.model.topology import Grouping
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.draft import Draft
+from penstock.policies.placement.rearrangement import make_room
 from penstock.policies.placement.transfer_times import (
     TransferTimes,
     between_machines,
@@ -47,16 +48,15 @@ class Heft:
         draft = Draft(view)
         schedule = Schedule(view, batch, times)
         rank = upward_ranks(view, batch, times)[view.tasks.component]
-        refusal = draft.put_pinned()
-        if refusal is not None:
-            return refusal
+        if (stuck := draft.put_pinned()) is not None:
+            return make_room(draft, stuck)
         for task in np.argsort(-rank, kind="stable").tolist():
             if view.pins[task] >= 0:
                 schedule.add(task, np.arange(view.slots.number) == draft.slot[task])
                 continue
             room = draft.slots_with_room(task)
             if not room.any():
-                return draft.stuck(task)
+                return make_room(draft, task)
             draft.put(task, schedule.add(task, room))
         return draft.done()
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from penstock.model.placement import Infeasible, Placement
 from penstock.policies.api import PlacementView
-from penstock.policies.placement.round_robin import deal, interleave
+from penstock.policies.placement.drafts import interleave
+from penstock.policies.placement.round_robin import deal
 
 
 @dataclass(frozen=True, slots=True)

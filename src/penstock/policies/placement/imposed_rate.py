@@ -12,10 +12,11 @@ import numpy as np
 from penstock.model.placement import Hop, Infeasible, Placement
 from penstock.model.routes import hop_bits
 from penstock.policies.api import PlacementView
-from penstock.policies.placement.assignment import Assigned, assign
-from penstock.policies.placement.carried import Hops
+from penstock.policies.placement.assignment import Result, assign
 from penstock.policies.placement.draft import Draft, complete
-from penstock.policies.placement.partly_placed import asked_of, offered_by
+from penstock.policies.placement.partial_placement import capacities_of, workload_of
+from penstock.policies.placement.rearrangement import make_room
+from penstock.policies.placement.routed_traffic import Hops
 
 Ties = Literal["lowest", "near"]
 
@@ -33,9 +34,9 @@ def place_in_order(view: PlacementView, order: Sequence[int], ties: Ties) -> Pla
 def _assigned(view: PlacementView, order: Sequence[int], ties: Ties, together: bool) -> Placement | Infeasible:
     """Return the placement with the routes by which it was rated, or the refusal."""
     turns = np.array(order, dtype=np.int32)
-    found = assign(asked_of(view), offered_by(view), ties == "near", together, turns)
-    if found.stuck >= 0:
-        return _stuck(view, found)
+    found = assign(workload_of(view), capacities_of(view), ties == "near", together, turns)
+    if found.unplaced >= 0:
+        return _rearranged(view, found)
     slots = found.slot.tolist()
     if not view.cluster.routed:
         return Placement(tuple(slots))
@@ -45,12 +46,12 @@ def _assigned(view: PlacementView, order: Sequence[int], ties: Ties, together: b
     return complete(view, slots) if unrouted or () in routes.values() else Placement(tuple(slots), routes)
 
 
-def _stuck(view: PlacementView, found: Assigned) -> Placement | Infeasible:
+def _rearranged(view: PlacementView, found: Result) -> Placement | Infeasible:
     """Return the result for a task without room."""
     draft = Draft(view)
     for task in np.flatnonzero(found.slot >= 0).tolist():
         draft.put(task, int(found.slot[task]))
-    return draft.stuck(found.stuck)
+    return make_room(draft, found.unplaced)
 
 
 def _routes(hops: Hops) -> dict[Hop, tuple[int, ...]]:

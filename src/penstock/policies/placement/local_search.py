@@ -18,7 +18,7 @@ from penstock.model.placement import Constraint, Infeasible, Placement
 from penstock.model.taskgraph import Floats
 from penstock.policies.api import Evaluate, PlacementView
 from penstock.policies.placement.draft import complete
-from penstock.policies.placement.starts import starts
+from penstock.policies.placement.rearrangement import first_placements
 
 Placed = NDArray[np.int32]
 
@@ -72,7 +72,7 @@ class LocalSearch:
         self, view: PlacementView, evaluate: Evaluate, rng: np.random.Generator, kernels: Preparation
     ) -> Placement | Infeasible:
         began = time.perf_counter()
-        first = starts(view, rng)
+        first = first_placements(view, rng)
         if isinstance(first, Infeasible):
             return first
         search = _Search(evaluate, first)

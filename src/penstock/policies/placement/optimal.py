@@ -16,6 +16,7 @@ from penstock.model.taskgraph import Ints
 from penstock.model.topology import Application
 from penstock.policies.api import Evaluate, PlacementView
 from penstock.policies.placement.draft import complete
+from penstock.policies.placement.drafts import packed
 from penstock.policies.placement.exact import refusal
 from penstock.policies.placement.exact.enumeration import count_up_to_tasks, placements
 from penstock.policies.placement.exact.program import MAX_COLUMNS, TooLarge
@@ -23,7 +24,7 @@ from penstock.policies.placement.exact.proof import PROVEN
 from penstock.policies.placement.exact.rate import least_stressed, minimise_stress
 from penstock.policies.placement.exact.traffic import least_crossing, minimise_traffic
 from penstock.policies.placement.local_search import LocalSearch, nothing_allowed
-from penstock.policies.placement.starts import packed, starts
+from penstock.policies.placement.rearrangement import first_placements
 
 BATCH = 4096  # placements scored at a time
 WARM_UP = LocalSearch(seconds=None, steps=3000)
@@ -155,7 +156,7 @@ class _Run:
 
     def _candidates(self) -> list[Ints]:
         """Return placements that are easy to find."""
-        made = starts(self.view, self.rng)
+        made = first_placements(self.view, self.rng)
         found = [] if isinstance(made, Infeasible) else list(made)
         if found and self.view.evaluate is not None and self.view.tasks.number <= WARM_UP_TASKS:
             searched = WARM_UP.place(self.view, self.rng)

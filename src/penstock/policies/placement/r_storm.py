@@ -23,6 +23,7 @@ from penstock.model.taskgraph import Bools, Floats, Ints
 from penstock.model.topology import Application
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.draft import Draft
+from penstock.policies.placement.rearrangement import make_room
 
 _CPU_SLACK = 1e-9  # relative; rounding must not reject tasks that just fill a machine
 
@@ -43,14 +44,14 @@ class RStorm:
     def place(self, view: PlacementView, rng: np.random.Generator) -> Placement | Infeasible:
         """Return the placement; `rng` is not used."""
         draft = Draft(view)
-        if (refusal := draft.put_pinned()) is not None:
-            return refusal
+        if (stuck := draft.put_pinned()) is not None:
+            return make_room(draft, stuck)
         rate = demand_rate(view)
         far: Floats | None = None  # from the reference machine, once there is one
         for task in breadth_first(view).tolist():
             room = draft.machines_with_room(task)
             if not room.any():
-                return draft.stuck(task)
+                return make_room(draft, task)
             if far is None:
                 machine = _most_resources(draft, room, rate)
                 far = network_distance(view, machine)

@@ -11,6 +11,7 @@ from penstock.model.entity import Count
 from penstock.model.placement import Infeasible, Placement
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.draft import Draft
+from penstock.policies.placement.rearrangement import make_room
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,6 @@ class Random:
             fits = draft.slots_with_room(task)
             room = np.flatnonzero(fits & among if view.pins[task] < 0 else fits)
             if not len(room):
-                return draft.stuck(task) if self.machines is None else draft.refusal(task)
+                return make_room(draft, task) if self.machines is None else draft.refusal(task)
             draft.put(task, int(room[rng.integers(len(room))]))
         return draft.done()

@@ -1,4 +1,4 @@
-"""A placement of all tasks near one that got stuck: few tasks move, the others keep their slots.
+"""A placement of all tasks near one in which a task has no room: few tasks move, the others keep their slots.
 
 A rule that places one task after another can fragment memory so that the last tasks have no room. The remaining tasks
 then go where they exceed memory least, the largest first, and tasks move or are swapped as long as that reduces the
@@ -16,30 +16,49 @@ from penstock.model.placement import MEMORY_SLACK, Constraint, Infeasible, Place
 from penstock.model.taskgraph import Bools, Floats, Ints, sum_by
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.draft import Draft, complete
+from penstock.policies.placement.drafts import balanced, deal_out, gathered, interleave, packed, scattered
 from penstock.policies.placement.exact import refusal
-from penstock.policies.placement.exact.alike import group_tasks
-from penstock.policies.placement.exact.assignment import Assignment
-from penstock.policies.placement.exact.program import Outcome, TooLarge
+from penstock.policies.placement.exact.task_groups import group_tasks
 
 NODES = 1000  # of the program's search tree
 COLUMNS = 20_000  # maximum size of the program; larger ones take too long
 STEPS = 4  # changes per task after which the search for less excess ends
 
 
-def rearranged(view: PlacementView, kept: Ints, stuck: Infeasible) -> Placement | Infeasible:
-    """Return a placement of all tasks near `kept` [T], in which tasks without a slot are -1, or why there is none.
-
-    `stuck` is the policy's refusal.
-    """
-    slots = fitting(view, kept, stuck)
+def make_room(draft: Draft, task: int) -> Placement | Infeasible:
+    """Move placed tasks so that all fit, also one that no slot has room for; if none is found, return the refusal."""
+    view, kept = draft.view, draft.slot
+    slots = _fit(view, kept, draft.refusal(task))
     if isinstance(slots, Infeasible):
         return slots
     moved = int(((kept >= 0) & (kept != slots)).sum())
     return complete(view, slots.tolist(), note=f"{moved} of {len(kept)} tasks rearranged to fit into memory")
 
 
-def fitting(view: PlacementView, kept: Ints, stuck: Infeasible) -> Ints | Infeasible:
-    """Return slots for all tasks as `rearranged` does, without checking routes."""
+def first_placements(view: PlacementView, rng: np.random.Generator) -> NDArray[np.int32] | Infeasible:
+    """Return placements for a search to start from, within pins and memory, [N, T]; a refusal if there is none.
+
+    If no simple rule finds one, what packing placed is rearranged. Routes are not checked.
+    """
+    dealt, stuck = deal_out(view, interleave(view.slots.machine))
+    drafts = [balanced(view), gathered(view), scattered(view, rng), packed(view)]
+    made = [dealt.slot] if stuck is None and isinstance(dealt.done(), Placement) else []
+    made += [draft.slot for draft in drafts if isinstance(draft, Draft)]
+    if not made:
+        stuck_at = drafts[-1]
+        assert isinstance(stuck_at, Infeasible)
+        kept = np.full(view.tasks.number, -1, dtype=np.int32)
+        kept[list(stuck_at.placed)] = list(stuck_at.placed.values())
+        found = _fit(view, kept, stuck_at)
+        return found if isinstance(found, Infeasible) else found[None, :].astype(np.int32)
+    return np.unique(np.array(made, dtype=np.int32), axis=0)
+
+
+def _fit(view: PlacementView, kept: Ints, stuck: Infeasible) -> Ints | Infeasible:
+    """Return slots for all tasks near `kept` [T], where tasks without a slot are -1, or why there are none.
+
+    `stuck` is the refusal of the rule that placed them.
+    """
     if stuck.constraint not in (Constraint.MEMORY, Constraint.ANTI_AFFINITY):
         return stuck
     if (short := refusal.without_room(view)) is not None:
@@ -197,6 +216,10 @@ class _Packing:
 
 def _program(view: PlacementView, kept: Ints) -> tuple[Ints | None, bool]:
     """Return the arrangement that moves the fewest tasks, None if none was found, and whether none exists."""
+    # imported here because few placements need the solver, which takes long to load
+    from penstock.policies.placement.exact.assignment import Assignment
+    from penstock.policies.placement.exact.program import SolverStatus, TooLarge
+
     by_slot = bool(np.isfinite(view.slots.memory_mb).any())
     groups = group_tasks(view, wired=False)
     bins = view.slots.number if by_slot else view.slots.machines
@@ -213,7 +236,7 @@ def _program(view: PlacementView, kept: Ints) -> tuple[Ints | None, bool]:
     except TooLarge:
         return None, False
     if solution.values is None:
-        return None, solution.outcome is Outcome.INFEASIBLE
+        return None, solution.outcome is SolverStatus.INFEASIBLE
     return _slots(view, kept, placed, assignment.counts(solution.values), by_slot), False
 
 

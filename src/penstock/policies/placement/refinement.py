@@ -18,8 +18,8 @@ from penstock.model.slotgraph import Links
 from penstock.model.taskgraph import FORWARD, GLOBAL, Bools, Floats, Ints
 from penstock.policies.api import PlacementView
 
-NO_WAY = -1.0
-ANY_WAY = 1e-3  # cost of a link, in loads: of equal routes the shorter is better
+NO_ROUTE = -1.0
+LINK_COST = 1e-3  # cost of a link, in loads: of equal routes the shorter is better
 
 
 class Problem(NamedTuple):
@@ -73,7 +73,7 @@ class Scratch(NamedTuple):
     done: Bools  # [V]
 
 
-class Log(NamedTuple):
+class RouteLog(NamedTuple):
     """The routes of a placement, as far as they fit; H hops."""
 
     filled: Ints  # [2] hops, and their links
@@ -114,9 +114,9 @@ def problem_of(view: PlacementView) -> Problem:
     )
 
 
-def log_of(hops: int, links: int) -> Log:
+def log_of(hops: int, links: int) -> RouteLog:
     """Allocate arrays for hops and links."""
-    return Log(np.zeros(2, dtype=np.int32), np.zeros((hops, 4), dtype=np.int32), np.zeros(links, dtype=np.int32))
+    return RouteLog(np.zeros(2, dtype=np.int32), np.zeros((hops, 4), dtype=np.int32), np.zeros(links, dtype=np.int32))
 
 
 def scratch_of(problem: Problem) -> Scratch:
@@ -145,7 +145,7 @@ def scratch_of(problem: Problem) -> Scratch:
 
 @kernel
 def rate(
-    problem: Problem, scratch: Scratch, log: Log, placed: Ints, order: Ints, wanted: float, floor: float
+    problem: Problem, scratch: Scratch, log: RouteLog, placed: Ints, order: Ints, wanted: float, floor: float
 ) -> tuple[float, float]:
     """Return the rate of a placement and the sum of its elements' loads to the fourth power.
 
@@ -160,8 +160,8 @@ def rate(
         return lowest, np.inf
     if problem.routed:
         return lowest, powers + add_up(scratch.carried, problem.links.bandwidth)[1]
-    for way, bits in enumerate((scratch.sent, scratch.received)):
-        by_card, more = add_up(bits, problem.card[way])
+    for direction, bits in enumerate((scratch.sent, scratch.received)):
+        by_card, more = add_up(bits, problem.card[direction])
         lowest, powers = min(lowest, by_card), powers + more
     return lowest, powers
 
@@ -183,7 +183,7 @@ def rate_machines(problem: Problem, scratch: Scratch, placed: Ints) -> tuple[flo
     if problem.conflicts.shape[0] > 0:
         rows = placed.reshape((1, -1))
         if not keeps_apart(problem.conflicts, problem.component, problem.slot_machine, len(problem.cpu), rows)[0]:
-            return NO_WAY, np.inf
+            return NO_ROUTE, np.inf
     scratch.slot_load[:] = 0.0
     scratch.slot_used[:] = 0.0
     scratch.load[:] = 0.0
@@ -200,11 +200,11 @@ def rate_machines(problem: Problem, scratch: Scratch, placed: Ints) -> tuple[flo
             scratch.slot_used[slot] > problem.slot_memory[slot]
             or scratch.used[machine] > problem.machine_memory[machine]
         ):
-            return NO_WAY, np.inf
+            return NO_ROUTE, np.inf
         for resource in range(problem.needs.shape[1]):
             scratch.needed[machine, resource] += problem.needs[task, resource]
             if problem.needs[task, resource] > 0.0 and problem.capacity[machine, resource] <= 0.0:
-                return NO_WAY, np.inf
+                return NO_ROUTE, np.inf
     by_slot, _ = add_up(scratch.slot_load, problem.slot_cpu)
     lowest, powers = add_up(scratch.load, problem.cpu)
     for resource in range(problem.needs.shape[1]):
@@ -215,7 +215,7 @@ def rate_machines(problem: Problem, scratch: Scratch, placed: Ints) -> tuple[flo
 
 @kernel
 def exchange(
-    problem: Problem, scratch: Scratch, log: Log, placed: Ints, order: Ints, wanted: float, floor: float
+    problem: Problem, scratch: Scratch, log: RouteLog, placed: Ints, order: Ints, wanted: float, floor: float
 ) -> float:
     """Charge all hops to links or cards, and return the rate that links allow."""
     scratch.carried[:] = 0.0
@@ -234,8 +234,8 @@ def exchange(
                 if here != there and pairs > 0.0 and lowest >= floor:
                     bits = pairs * problem.bits[flow]
                     if problem.routed:
-                        lowest = min(lowest, lay(problem.links, scratch, bits, here, there, wanted))
-                        note(log, scratch, flow, here, there)
+                        lowest = min(lowest, route_hop(problem.links, scratch, bits, here, there, wanted))
+                        log_route(log, scratch, flow, here, there)
                     else:
                         scratch.sent[here] += bits
                         scratch.received[there] += bits
@@ -280,14 +280,14 @@ def forward_pairs(problem: Problem, placed: Ints, flow: int, here: int, there: i
 
 
 @kernel
-def lay(links: Links, scratch: Scratch, bits: float, here: int, there: int, wanted: float) -> float:
+def route_hop(links: Links, scratch: Scratch, bits: float, here: int, there: int, wanted: float) -> float:
     """Route a hop, charge its links and return the minimum rate on them; NO_WAY if there is no route."""
     if wanted < np.inf:
         find_cheapest(links, scratch, bits, here, there, wanted)
     if wanted == np.inf or scratch.via[there] < 0:
         find_widest(links, scratch, bits, here, there)
     if scratch.via[there] < 0:
-        return NO_WAY
+        return NO_ROUTE
     lowest, node = np.inf, there
     for _ in range(links.nodes):
         if node == here:
@@ -320,7 +320,7 @@ def find_cheapest(links: Links, scratch: Scratch, bits: float, here: int, there:
             link, head = links.link[arc], links.head[arc]
             carried = scratch.carried[link] + bits
             if links.bandwidth[link] > 0.0 and links.bandwidth[link] >= wanted * carried and not done[head]:
-                further = least + carried * wanted / links.bandwidth[link] + ANY_WAY
+                further = least + carried * wanted / links.bandwidth[link] + LINK_COST
                 if further < cost[head]:
                     cost[head], tail[head], via[head] = further, node, link
 
@@ -349,7 +349,7 @@ def find_widest(links: Links, scratch: Scratch, bits: float, here: int, there: i
 
 
 @kernel
-def note(log: Log, scratch: Scratch, flow: int, here: int, there: int) -> None:
+def log_route(log: RouteLog, scratch: Scratch, flow: int, here: int, there: int) -> None:
     """Record the route just laid if there is room; count it in any case."""
     length, node = 0, there
     for _ in range(len(scratch.via)):

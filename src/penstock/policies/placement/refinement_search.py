@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.model.kernel import kernel
 from penstock.model.taskgraph import Floats, Ints
-from penstock.policies.placement.refinement import Log, Problem, Scratch, rate
+from penstock.policies.placement.refinement import Problem, RouteLog, Scratch, rate
 
 SAME = 1e-9  # relative; closer rates are equal
 KICK = 3  # maximum number of random moves to leave a local optimum
@@ -31,7 +31,7 @@ class Walk(NamedTuple):
 def search(
     problem: Problem,
     scratch: Scratch,
-    log: Log,
+    log: RouteLog,
     best: Walk,
     evaluations: int,
     patience: int,
@@ -43,27 +43,27 @@ def search(
     optimum is left. There must be a task that is not pinned, or a choice of routes.
     """
     now, tried = copied(best), copied(best)
-    ways = several_ways(problem)
+    route_choice = has_route_choice(problem)
     failed, found = 0, 0
     for _ in range(evaluations):
         kicked = failed >= patience
         if kicked:
             if now.score[0] < best.score[0] * KEPT or rng.random() < 0.5:
-                take(now, best)
+                copy_walk(now, best)
             failed = 0
-        take(tried, now)
+        copy_walk(tried, now)
         changes = 1 + int(rng.random() * KICK) if kicked else 1
         for _ in range(changes):
-            propose(problem, tried, ways, rng)
+            propose(problem, tried, route_choice, rng)
         floor = 0.0 if kicked else now.score[0] * (1 - SAME)
-        wanted = now.score[0] * AHEAD[int(rng.random() * len(AHEAD))] if ways else np.inf
+        wanted = now.score[0] * AHEAD[int(rng.random() * len(AHEAD))] if route_choice else np.inf
         tried.score[0], tried.score[1] = rate(problem, scratch, log, tried.placed, tried.order, wanted, floor)
         tried.score[2] = wanted
         if tried.score[0] > 0.0 and (kicked or is_better(tried, now)):
-            take(now, tried)
+            copy_walk(now, tried)
             failed = 0
             if is_better(now, best):
-                take(best, now)
+                copy_walk(best, now)
                 found += 1
         else:
             failed += 1
@@ -71,7 +71,7 @@ def search(
 
 
 @kernel
-def several_ways(problem: Problem) -> bool:
+def has_route_choice(problem: Problem) -> bool:
     """Return whether routes depend on the order of flows: more links than a tree has, and several flows."""
     return len(problem.links.head) > 2 * (problem.links.nodes - 1) and len(problem.bits) > 1
 
@@ -83,7 +83,7 @@ def copied(walk: Walk) -> Walk:
 
 
 @kernel
-def take(to: Walk, other: Walk) -> None:
+def copy_walk(to: Walk, other: Walk) -> None:
     """Copy the state of another walk."""
     to.placed[:] = other.placed
     to.order[:] = other.order
@@ -99,9 +99,9 @@ def is_better(one: Walk, other: Walk) -> bool:
 
 
 @kernel
-def propose(problem: Problem, walk: Walk, ways: bool, rng: np.random.Generator) -> None:
+def propose(problem: Problem, walk: Walk, route_choice: bool, rng: np.random.Generator) -> None:
     """Change at random the order of routing, a task's machine, two tasks' slots or two machines' tasks."""
-    kind = rng.random() if ways else ROUTE + (1 - ROUTE) * rng.random()
+    kind = rng.random() if route_choice else ROUTE + (1 - ROUTE) * rng.random()
     if kind < ROUTE or len(problem.free) == 0:
         flows = len(walk.order)
         one, other = int(rng.random() * flows), int(rng.random() * flows)

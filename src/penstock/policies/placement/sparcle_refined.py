@@ -19,7 +19,7 @@ from penstock.policies.placement.exact.proof import Candidate
 from penstock.policies.placement.exact.stress import least_stress, stress
 from penstock.policies.placement.greedy_sorted import GreedySorted
 from penstock.policies.placement.refinement import log_of, problem_of, rate, scratch_of
-from penstock.policies.placement.refinement_search import SAME, Walk, search, several_ways
+from penstock.policies.placement.refinement_search import SAME, Walk, has_route_choice, search
 from penstock.policies.placement.sparcle import Sparcle
 
 STARTS = (Sparcle(), Sparcle(ties="lowest", together=False), GreedySorted())
@@ -37,9 +37,8 @@ class SparcleRefined:
     slow or busy host another placement may be found, never one worse than `sparcle`'s.
 
     seconds: time limit, including the placements that it starts from, of which the first is always computed; none:
-    until
-        `evaluations` are spent, so that the result depends only on the random seed.
-    evaluations: maximum number of placements to rate; none: as many as take about 20 ms at this size, at most 4000.
+        until `evaluations` are spent, so that the result depends only on the random seed.
+    evaluations: maximum number of placements to rate; none: what takes about 20 ms at this size, at most 4000.
     bound: also compute a bound of the rate with a mixed-integer program, and report the gap; takes up to 30 s.
     """
 
@@ -111,7 +110,7 @@ class _Search:
     def improve(self, budget: _Budget, rng: np.random.Generator) -> Placement:
         """Search from every start for a while, then from the best; return the best placement seen."""
         problem = self._problem
-        if len(problem.free) or several_ways(problem):
+        if len(problem.free) or has_route_choice(problem):
             total = self._affordable() if budget.evaluations is None else budget.evaluations
             for walk in self._walks:
                 self._climb(walk, total // (2 * len(self._walks)), budget, rng)

@@ -15,7 +15,8 @@ from penstock.model.taskgraph import Bools, task_names
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.affinity import Affinity, busiest_first
 from penstock.policies.placement.draft import Draft
-from penstock.policies.placement.t_storm import below
+from penstock.policies.placement.rearrangement import make_room
+from penstock.policies.placement.t_storm import within_limit
 
 _USUAL_CAPACITY = 10
 
@@ -43,10 +44,10 @@ class THeron:
         for task in busiest_first(view).tolist():
             room: Bools = np.logical_or.reduceat(draft.slots_with_room(task), first[:-1])
             if not room.any():
-                return draft.stuck(task) if self.capacity is None else draft.refusal(task)
+                return make_room(draft, task) if self.capacity is None else draft.refusal(task)
             if self.capacity is not None and tasks_in[room].min() >= limit:
                 return _full(view, task, limit)
-            pull = np.where(below(limit, tasks_in, room), affinity.pull(task), -1.0)
+            pull = np.where(within_limit(limit, tasks_in, room), affinity.pull(task), -1.0)
             container = int(np.argmax(pull))
             draft.put_among(task, int(first[container]), int(first[container + 1]))
             affinity.put(task, container)

@@ -15,6 +15,7 @@ from penstock.model.taskgraph import Bools, Ints
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.affinity import Affinity, busiest_first
 from penstock.policies.placement.draft import Draft
+from penstock.policies.placement.rearrangement import make_room
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,9 @@ class TStorm:
         for task in busiest_first(view).tolist():
             room = draft.machines_with_room(task)
             if not room.any():
-                return draft.stuck(task)
+                return make_room(draft, task)
             pinned = view.pins[task] >= 0
-            candidates = np.flatnonzero(room if pinned else below(limit, free_on, room))
+            candidates = np.flatnonzero(room if pinned else within_limit(limit, free_on, room))
             pull = affinity.pull(task)[candidates]
             equals = candidates[pull == pull.max()]
             machine = int(equals[np.argmin(free_on[equals])])
@@ -50,7 +51,7 @@ class TStorm:
         return draft.done()
 
 
-def below(limit: int, tasks_in: Ints, room: Bools) -> Bools:
+def within_limit(limit: int, tasks_in: Ints, room: Bools) -> Bools:
     """Return places with room and fewer than `limit` tasks; if there are none, those with the fewest."""
     spare: Bools = room & (tasks_in < max(limit, int(tasks_in[room].min()) + 1))
     return spare

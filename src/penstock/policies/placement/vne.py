@@ -18,6 +18,7 @@ from penstock.model.taskgraph import Floats, Ints, sum_by
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.affinity import task_traffic
 from penstock.policies.placement.draft import Draft
+from penstock.policies.placement.rearrangement import make_room
 
 RANK_DIGITS = 12  # smaller differences between ranks are rounding
 
@@ -53,13 +54,12 @@ class NodeRanking:
         turn = np.empty(view.slots.machines, dtype=np.int64)  # the machine's next turn: round × machines + position
         turn[best_machine_first] = np.arange(view.slots.machines)
         free = np.flatnonzero(view.pins < 0)
-        refusal = draft.put_pinned()
-        if refusal is not None:
-            return refusal
+        if (stuck := draft.put_pinned()) is not None:
+            return make_room(draft, stuck)
         for task in free[np.argsort(-task_rank[free], kind="stable")].tolist():
             room = draft.machines_with_room(task)
             if not room.any():
-                return draft.stuck(task)
+                return make_room(draft, task)
             machine = int(np.argmin(np.where(room, turn, np.iinfo(np.int64).max)))
             draft.put_on(task, machine)
             turn[machine] += len(turn)

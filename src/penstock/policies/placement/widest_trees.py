@@ -14,7 +14,7 @@ from penstock.model.slotgraph import Links
 from penstock.model.taskgraph import Bools, Floats, Ints
 
 
-class Kept(NamedTuple):
+class Trees(NamedTuple):
     """Trees in array form; K of them, V nodes, M machines."""
 
     root: Ints  # [K]
@@ -32,9 +32,9 @@ class Kept(NamedTuple):
 
 
 @kernel
-def no_trees(size: int, nodes: int, machines: int) -> Kept:
+def no_trees(size: int, nodes: int, machines: int) -> Trees:
     """Allocate arrays for trees."""
-    return Kept(
+    return Trees(
         np.zeros(size, dtype=np.int32),
         np.zeros(size),
         np.zeros(size, dtype=np.bool_),
@@ -51,30 +51,34 @@ def no_trees(size: int, nodes: int, machines: int) -> Kept:
 
 
 @kernel
-def with_room(kept: Kept, more: int) -> Kept:
+def with_room(trees: Trees, more: int) -> Trees:
     """Return trees with room for more."""
-    size = kept.filled[0]
-    if size + more <= len(kept.root):
-        return kept
-    grown = no_trees(2 * (size + more), kept.width.shape[1], kept.newest.shape[1])
-    copy_trees(kept, grown)
+    size = trees.filled[0]
+    if size + more <= len(trees.root):
+        return trees
+    grown = no_trees(2 * (size + more), trees.width.shape[1], trees.newest.shape[1])
+    copy_trees(trees, grown)
     return grown
 
 
 @stage
-def copy_trees(kept: Kept, grown: Kept) -> None:
+def copy_trees(trees: Trees, grown: Trees) -> None:
     """Copy trees to larger arrays."""
-    grown.filled[0] = kept.filled[0]
-    for way in range(2):
-        for root in range(kept.newest.shape[1]):
-            grown.newest[way, root] = kept.newest[way, root]
-    for tree in range(kept.filled[0]):
-        grown.root[tree], grown.bits[tree], grown.towards[tree] = kept.root[tree], kept.bits[tree], kept.towards[tree]
-        grown.users[tree], grown.stale[tree] = kept.users[tree], kept.stale[tree]
-        grown.following[tree] = kept.following[tree]
-        for node in range(kept.width.shape[1]):
-            grown.width[tree, node], grown.tail[tree, node] = kept.width[tree, node], kept.tail[tree, node]
-            grown.via[tree, node] = kept.via[tree, node]
+    grown.filled[0] = trees.filled[0]
+    for direction in range(2):
+        for root in range(trees.newest.shape[1]):
+            grown.newest[direction, root] = trees.newest[direction, root]
+    for tree in range(trees.filled[0]):
+        grown.root[tree], grown.bits[tree], grown.towards[tree] = (
+            trees.root[tree],
+            trees.bits[tree],
+            trees.towards[tree],
+        )
+        grown.users[tree], grown.stale[tree] = trees.users[tree], trees.stale[tree]
+        grown.following[tree] = trees.following[tree]
+        for node in range(trees.width.shape[1]):
+            grown.width[tree, node], grown.tail[tree, node] = trees.width[tree, node], trees.tail[tree, node]
+            grown.via[tree, node] = trees.via[tree, node]
 
 
 @kernel
@@ -96,44 +100,44 @@ def reverse(links: Links) -> Links:
 
 
 @part
-def take(kept: Kept, towards: bool, root: int, bits: float) -> int:
+def use_tree(trees: Trees, towards: bool, root: int, bits: float) -> int:
     """Return the number of a tree for a new user; there must be room for another."""
-    way = 1 if towards else 0
-    number = kept.newest[way, root]
-    for _ in range(kept.filled[0]):
-        if number < 0 or kept.bits[number] == bits:
+    direction = 1 if towards else 0
+    number = trees.newest[direction, root]
+    for _ in range(trees.filled[0]):
+        if number < 0 or trees.bits[number] == bits:
             break
-        number = kept.following[number]
+        number = trees.following[number]
     if number < 0:
-        number = kept.filled[0]
-        kept.filled[0] += 1
-        kept.root[number], kept.bits[number], kept.towards[number] = root, bits, towards
-        kept.following[number], kept.newest[way, root] = kept.newest[way, root], number
-    if kept.users[number] == 0:  # new, or not kept current while it had no user
-        kept.stale[number] = True
-    kept.users[number] += 1
+        number = trees.filled[0]
+        trees.filled[0] += 1
+        trees.root[number], trees.bits[number], trees.towards[number] = root, bits, towards
+        trees.following[number], trees.newest[direction, root] = trees.newest[direction, root], number
+    if trees.users[number] == 0:  # new, or not kept current while it had no user
+        trees.stale[number] = True
+    trees.users[number] += 1
     return int(number)
 
 
 @part
-def renew(
-    kept: Kept, charged: Bools, links: Links, back: Links, load: Floats, rates: Floats, nodes: NDArray[np.int32]
+def renew_trees(
+    trees: Trees, charged: Bools, links: Links, back: Links, load: Floats, rates: Floats, nodes: NDArray[np.int32]
 ) -> None:
     """Recompute the used trees with a link that has been charged; `rates` and `nodes` are scratch space for a heap."""
-    for tree in range(kept.filled[0]):
-        kept.renewed[tree] = False
-        if kept.users[tree] == 0:
+    for tree in range(trees.filled[0]):
+        trees.renewed[tree] = False
+        if trees.users[tree] == 0:
             continue
-        stale = kept.stale[tree]
+        stale = trees.stale[tree]
         for node in range(links.nodes):
             if stale:
                 break
-            stale = kept.via[tree, node] >= 0 and charged[kept.via[tree, node]]
+            stale = trees.via[tree, node] >= 0 and charged[trees.via[tree, node]]
         if stale:
-            arcs = back if kept.towards[tree] else links
-            width, tail, via = kept.width[tree], kept.tail[tree], kept.via[tree]
-            grow_tree(arcs, load, kept.bits[tree], int(kept.root[tree]), -1, width, tail, via, rates, nodes)
-            kept.stale[tree], kept.renewed[tree] = False, True
+            arcs = back if trees.towards[tree] else links
+            width, tail, via = trees.width[tree], trees.tail[tree], trees.via[tree]
+            grow_tree(arcs, load, trees.bits[tree], int(trees.root[tree]), -1, width, tail, via, rates, nodes)
+            trees.stale[tree], trees.renewed[tree] = False, True
 
 
 @lean

@@ -58,15 +58,7 @@ class PotusPlus(RoutingPolicy):
 
 
 @lean
-def potus_plus(
-    settings: Floats,
-    queues: Queues,
-    lanes: Lanes,
-    first: int,
-    last: int,
-    limit: int,
-    sent: Longs,
-) -> int:
+def potus_plus(settings: Floats, queues: Queues, lanes: Lanes, first: int, last: int, limit: int, sent: Longs) -> int:
     """Decide for the queues `first` to `last` of one task; return the number of tuples sent."""
     left, short = limit, False
     for place in range(last - first):

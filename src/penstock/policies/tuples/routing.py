@@ -124,24 +124,6 @@ def tell_price(kind: int, settings: Floats, queues: Queues, lanes: Lanes, queue:
         queues.price[queue] = price_bound(settings, lanes, queues.lanes[queue], queues.lanes[queue + 1], copies)
 
 
-@kernel
-def route_keyed(
-    kind: int, lanes: Lanes, begin: int, own: Longs, other: Longs, amount: int, chosen: Longs, sent: Longs
-) -> int:
-    """Choose a lane for each of `amount` tuples of a queue whose lanes start at `begin`; return how many have one.
-
-    `own` and `other` are the two lanes of each tuple's key, counted from `begin`; other rules than `partial-key` use
-    only the first. It stops at a tuple without room, because later ones must not overtake it.
-    """
-    for place in range(amount):
-        lane = choose_keyed(kind, lanes, begin + own[place], begin + other[place], sent)
-        if lane < 0:
-            return place
-        chosen[place] = lane
-        sent[lane] += 1
-    return amount
-
-
 @lean
 def choose_keyed(kind: int, lanes: Lanes, own: int, other: int, sent: Longs) -> int:
     """Return the lane of a tuple whose key has these two; -1 without room."""

@@ -5,8 +5,8 @@
     run.advance(10.0)
     span = run.advance(60.0)  # span.mean_s, span.throughput_tps, …
 
-`twin` and `run` are the entry points, `span` has the results; `system`, `ground` and `state` have the tables of a
-simulation, `steps`, `passing`, `serving` and `loop` its events, `failures` machine failures, `records` telemetry.
+`twin` and `run` are the entry points, `span` has the results; `system`, `layout` and `state` have the tables of a
+simulation, `steps`, `transport`, `service` and `loop` its events, `failures` machine failures, `records` telemetry.
 """
 
 from penstock.sim.events.run import TwinRun

@@ -13,27 +13,14 @@ from itertools import pairwise
 import numpy as np
 
 from penstock.model.kernel import lean
-from penstock.sim.events.ground import Ground
-from penstock.sim.events.state import (
-    AFTER,
-    AWAITED,
-    CAME,
-    COUNT,
-    HEAD,
-    LANE,
-    LAST,
-    LATEST,
-    NEXT,
-    NONE,
-    STEP,
-    TwinState,
-)
+from penstock.sim.events.layout import Layout
+from penstock.sim.events.state import AFTER, AWAITED, CAME, COUNT, HEAD, LANE, LAST, LATEST, NEXT, NONE, STEP, TwinState
 from penstock.sim.events.system import TwinSystem
 
 
-def make_chains(system: TwinSystem, state: TwinState, was: Ground, ground: Ground) -> None:
+def make_chains(system: TwinSystem, state: TwinState, was: Layout, layout: Layout) -> None:
     """Put frames in transit into chains, on lanes whose paths a move changes; existing chains are kept."""
-    changed = (was.way != ground.way) & (state.lanes[:, AWAITED] < 0)
+    changed = (was.path != layout.path) & (state.lanes[:, AWAITED] < 0)
     found: dict[int, list[tuple[int, int, int]]] = {}
     for pipe in np.flatnonzero(state.lists[system.in_pipes :, COUNT]).tolist():
         frame = int(state.lists[system.in_pipes + pipe, HEAD])
@@ -42,8 +29,8 @@ def make_chains(system: TwinSystem, state: TwinState, was: Ground, ground: Groun
             if changed[lane]:
                 found.setdefault(lane, []).append((-int(state.rows[frame, STEP]), place, frame))
             frame = int(state.rows[frame, NEXT])
-    for lane, on_way in found.items():
-        frames = [frame for *_, frame in sorted(on_way)]  # the furthest was sent first
+    for lane, in_transit in found.items():
+        frames = [frame for *_, frame in sorted(in_transit)]  # the furthest was sent first
         for frame, behind in pairwise([*frames, NONE]):
             state.rows[state.rows[frame, LAST], AFTER] = behind
         state.lanes[lane, AWAITED], state.lanes[lane, LATEST] = frames[0], frames[-1]

@@ -16,7 +16,7 @@ import numpy as np
 from penstock.model.kernel import interpreted
 from penstock.sim.events.chains import end_chain
 from penstock.sim.events.clocks import set_clock
-from penstock.sim.events.ground import Ground
+from penstock.sim.events.layout import Layout
 from penstock.sim.events.state import (
     AFTER,
     ALIVE,
@@ -57,13 +57,13 @@ change_clock = interpreted(set_clock)
 _release = interpreted(release_row)
 
 
-def take_down(system: TwinSystem, ground: Ground, state: TwinState, machine: int, now: float) -> None:
+def fail_machine(system: TwinSystem, layout: Layout, state: TwinState, machine: int, now: float) -> None:
     """Discard everything on a machine, and suspend its tasks."""
     passed = now - state.machine[machine, SINCE]
-    state.machine[machine, USED] += passed * min(float(state.busy[machine]), ground.cores[machine])
+    state.machine[machine, USED] += passed * min(float(state.busy[machine]), layout.cores[machine])
     state.machine[machine, SINCE] = now
-    _end_services(system, ground, state, machine)
-    for task in np.flatnonzero(ground.machine[ground.slot] == machine).tolist():
+    _end_services(system, layout, state, machine)
+    for task in np.flatnonzero(layout.machine[layout.slot] == machine).tolist():
         state.task[task, UNTIL] = np.inf
         if not system.source[task]:
             _lose_list(state, task)
@@ -74,18 +74,18 @@ def take_down(system: TwinSystem, ground: Ground, state: TwinState, machine: int
                 _lose_list(state, system.in_lanes + lane)
             state.queues[queue, BACKLOG] = 0
             state.queues[queue, ONE] = NONE
-    dead = ground.machine[ground.slot[system.target]] == machine
+    dead = layout.machine[layout.slot[system.target]] == machine
     state.lanes[dead, CREDITS] = 0
     state.lanes[dead, CONSUMED] = 0
     _owe(system, state, dead)
     for lane in np.flatnonzero(dead & (state.lanes[:, AWAITED] >= 0)).tolist():
         for frame in end_chain(state, lane):
             _lose_frame(state, frame)
-    for pipe in range(len(ground.card)):
+    for pipe in range(len(layout.card)):
         _lose_frames(system, state, pipe, dead)
 
 
-def bring_back(system: TwinSystem, state: TwinState, task: int, until: float) -> None:
+def restore_task(system: TwinSystem, state: TwinState, task: int, until: float) -> None:
     """Resume a task of a failed machine at a time, with new channels."""
     state.task[task, UNTIL] = until
     lanes = system.target == task
@@ -101,23 +101,23 @@ def _owe(system: TwinSystem, state: TwinState, lanes: np.ndarray) -> None:
             state.lanes[state.rows[row, LANE], CONSUMED] -= 1
 
 
-def _end_services(system: TwinSystem, ground: Ground, state: TwinState, machine: int) -> None:
-    for slot in range(ground.first[machine], ground.first[machine + 1]):
+def _end_services(system: TwinSystem, layout: Layout, state: TwinState, machine: int) -> None:
+    for slot in range(layout.first[machine], layout.first[machine + 1]):
         row, task = (int(number) for number in state.serving[slot])
         if row < 0:
             continue
         state.serving[slot, 0] = NONE
         state.tasks[task, SERVING] = 0
         if system.source[task]:
-            _put_back(state, task, row)
+            _requeue(state, task, row)
         else:
-            _give_back(system, state, int(state.rows[row, LANE]))
+            _return_credit(system, state, int(state.rows[row, LANE]))
             _lose_row(state, row)
     state.busy[machine] = 0
-    change_clock(state.clocks, PIPES + len(ground.card) + machine, np.inf)
+    change_clock(state.clocks, PIPES + len(layout.card) + machine, np.inf)
 
 
-def _give_back(system: TwinSystem, state: TwinState, lane: int) -> None:
+def _return_credit(system: TwinSystem, state: TwinState, lane: int) -> None:
     """Return the credit of a lost tuple, as if it had been processed."""
     state.lanes[lane, CONSUMED] += 1
     if state.lanes[lane, CONSUMED] >= system.credit_at:
@@ -125,7 +125,7 @@ def _give_back(system: TwinSystem, state: TwinState, lane: int) -> None:
         state.lanes[lane, CONSUMED] = 0
 
 
-def _put_back(state: TwinState, task: int, row: int) -> None:
+def _requeue(state: TwinState, task: int, row: int) -> None:
     """Put a source tuple back in front of the waiting ones."""
     lists = state.lists
     state.tasks[task, ALIVE] -= 1

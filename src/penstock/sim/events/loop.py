@@ -3,9 +3,9 @@
 import numpy as np
 
 from penstock.model.kernel import kernel, lean
-from penstock.sim.events import passing, serving, steps
+from penstock.sim.events import service, steps, transport
 from penstock.sim.events.clocks import first_clock
-from penstock.sim.events.ground import Ground
+from penstock.sim.events.layout import Layout
 from penstock.sim.events.state import (
     DONE_RECORDS,
     DUE,
@@ -30,11 +30,11 @@ for records, for latencies."""
 
 @kernel
 def run_events(
-    system: TwinSystem, ground: Ground, state: TwinState, dues: Dues, until: float, rng: np.random.Generator
+    system: TwinSystem, layout: Layout, state: TwinState, dues: Dues, until: float, rng: np.random.Generator
 ) -> int:
     """Handle all events up to a time; return why it ended, before an event if not all are handled."""
     clocks = state.clocks
-    machines = PIPES + len(ground.card)
+    machines = PIPES + len(layout.card)
     touched, dealt, kicked, varied = state.touched, state.dealt, state.kicked, state.varied
     for _ in range(EVENTS):
         now = clocks[1]
@@ -50,24 +50,24 @@ def run_events(
         ended, leaf = NONE, first_clock(clocks)
         if leaf >= machines:
             ended = leaf - machines
-            steps.end_service(system, ground, state, ended, now)
+            steps.end_service(system, layout, state, ended, now)
         elif leaf >= PIPES:
-            passing.leave_pipe(system, ground, state, leaf - PIPES, now)
+            transport.leave_pipe(system, layout, state, leaf - PIPES, now)
         elif leaf == DUE:
-            steps.fall_due(ground, state, dues, now)
+            steps.fall_due(layout, state, dues, now)
         else:
-            steps.sound_alarm(system, ground, state, now)
+            steps.sound_alarm(system, layout, state, now)
         for place in range(1, dealt[0] + 1):
-            passing.bind(system, ground, state, dealt[place], rng)
+            transport.bind(system, layout, state, dealt[place], rng)
         for place in range(1, touched[0] + 1):
-            passing.send_frame(system, ground, state, touched[place], now)
-        passing.vary(system, ground, state, rng)
+            transport.send_frame(system, layout, state, touched[place], now)
+        transport.vary(system, layout, state, rng)
         for place in range(1, kicked[0] + 1):
-            started = serving.start_service(system, ground, state, kicked[place], now, rng)
+            started = service.start_service(system, layout, state, kicked[place], now, rng)
             if started >= 0 and started != ended:
-                serving.set_machine(ground, state, started)
+                service.set_machine(layout, state, started)
         if ended >= 0:
-            serving.set_machine(ground, state, ended)
+            service.set_machine(layout, state, ended)
     return MORE
 
 

@@ -9,7 +9,7 @@ from penstock.model.instance import Instance
 from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats, task_names
 from penstock.model.telemetry import VERSION, RecordKind, arrow_schema
-from penstock.sim.events.ground import Ground
+from penstock.sim.events.layout import Layout
 from penstock.sim.events.span import TwinSpan
 from penstock.sim.events.state import DONE_RECORDS, HOP_RECORDS, ROOT_RECORDS, TwinState
 from penstock.sim.events.system import TwinSystem
@@ -37,13 +37,13 @@ class TwinRecorder:
         self._capacity = {"capacity_cpu": instance.slots.machine_cpu, "capacity_mb": instance.slots.machine_memory_mb}
         self._parts: list[Columns] = []
 
-    def drain(self, ground: Ground, state: TwinState) -> None:
+    def drain(self, layout: Layout, state: TwinState) -> None:
         """Take over the tuple records of the loop."""
         count = state.counts
         roots, hops, done = (int(count[which]) for which in (ROOT_RECORDS, HOP_RECORDS, DONE_RECORDS))
         count[ROOT_RECORDS] = count[HOP_RECORDS] = count[DONE_RECORDS] = 0
         if roots:
-            self._roots(ground, state.root_times[:roots, :2].copy(), state.root_numbers[:roots, :2].copy())
+            self._roots(layout, state.root_times[:roots, :2].copy(), state.root_numbers[:roots, :2].copy())
         if hops:
             self._hops(state.hop_times[:hops].copy(), state.hop_numbers[:hops].copy())
         if done:
@@ -56,7 +56,7 @@ class TwinRecorder:
             }
             self._add(RecordKind.DONE, times[:, 1], np.full(done, CONTROLLER, dtype=object), columns)
 
-    def _roots(self, ground: Ground, times: Floats, numbers: Longs) -> None:
+    def _roots(self, layout: Layout, times: Floats, numbers: Longs) -> None:
         task = numbers[:, 1]
         columns = {
             "root": numbers[:, 0],
@@ -65,7 +65,7 @@ class TwinRecorder:
             "due": times[:, 0],
             "emitted": times[:, 1],
         }
-        self._add(RecordKind.ROOT, times[:, 1], self._machines[ground.machine[ground.slot[task]]], columns)
+        self._add(RecordKind.ROOT, times[:, 1], self._machines[layout.machine[layout.slot[task]]], columns)
 
     def _hops(self, times: Floats, numbers: Longs) -> None:
         lane, sender, receiver = numbers[:, 3], numbers[:, 4], numbers[:, 5]
@@ -87,10 +87,10 @@ class TwinRecorder:
         }
         self._add(RecordKind.HOP, times[:, 4], self._machines[receiver], columns)
 
-    def interval(self, ground: Ground, span: TwinSpan) -> None:
+    def interval(self, layout: Layout, span: TwinSpan) -> None:
         """Record the activity of tasks and machines in a span."""
         tasks, machines = len(self._tasks), len(self._machines)
-        where = ground.machine[ground.slot]
+        where = layout.machine[layout.slot]
         columns = {
             "task": self._tasks,
             "interval": np.full(tasks, span.seconds),

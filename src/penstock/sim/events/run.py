@@ -14,9 +14,9 @@ from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats, task_names
 from penstock.sim.events import loop
 from penstock.sim.events.chains import make_chains
-from penstock.sim.events.dues import Saturation, Sources
-from penstock.sim.events.failures import bring_back, change_clock, take_down
-from penstock.sim.events.ground import Ground, PathTable, build_ground, first_turns
+from penstock.sim.events.due_times import Saturation, Sources
+from penstock.sim.events.failures import change_clock, fail_machine, restore_task
+from penstock.sim.events.layout import Layout, PathTable, build_layout, first_turns
 from penstock.sim.events.records import INTERVAL_S, TwinRecorder
 from penstock.sim.events.span import TwinSpan
 from penstock.sim.events.state import (
@@ -94,10 +94,10 @@ class TwinRun:
     def __init__(self, setup: TwinSetup, slots: Sequence[int], seed: int, records: float, name: str) -> None:
         self._instance, self._system, self._costs = setup.instance, setup.system, setup.costs
         self._ways = PathTable(setup.instance, setup.routes)
-        self._ground = self._built(slots)
+        self._layout = self._built(slots)
         self._rng = np.random.default_rng([seed, 0])
-        turns = first_turns(setup.instance, setup.system, self._ground)
-        self._state = new_twin_state(setup.system, self._ground, turns, self._rng)
+        turns = first_turns(setup.instance, setup.system, self._layout)
+        self._state = new_twin_state(setup.system, self._layout, turns, self._rng)
         self._sources = Sources(setup.instance, setup.processes, seed, records)
         self._supply: Saturation | None = None  # replaces the sources' arrivals
         self._supply_chunk_s = CHUNK_S
@@ -113,7 +113,7 @@ class TwinRun:
     @property
     def slots(self) -> tuple[int, ...]:
         """The slot of each task."""
-        return tuple(int(slot) for slot in self._ground.slot)
+        return tuple(int(slot) for slot in self._layout.slot)
 
     def advance(self, seconds: float) -> TwinSpan:
         """Advance by a number of seconds of virtual time; return the results."""
@@ -126,7 +126,7 @@ class TwinRun:
             latencies.append(self._latencies())
             if self._recorder is not None:
                 self._seen = self._totals()
-                self._recorder.interval(self._ground, self._span(second, latencies[-1]))
+                self._recorder.interval(self._layout, self._span(second, latencies[-1]))
         self._seen = self._totals()
         return self._span(before, np.concatenate(latencies) if latencies else np.empty(0))
 
@@ -146,20 +146,20 @@ class TwinRun:
                 down = self._machine_name(int(self._instance.slots.machine[slot]))
                 raise InvalidInput(f"moves[{task}]", f"machine {down!r} is down; restore it or choose another")
             slots[task] = slot
-        was = self._ground
-        self._ground = self._built(slots)
-        make_chains(self._system, self._state, was, self._ground)
+        was = self._layout
+        self._layout = self._built(slots)
+        make_chains(self._system, self._state, was, self._layout)
         process, machine = self._instance.slots.process, self._instance.slots.machine
         names, places = task_names(self._instance.topology), self._instance.cluster.slot_names
-        for moved in np.flatnonzero(was.slot != self._ground.slot).tolist():
-            here, there = was.slot[moved], self._ground.slot[moved]
+        for moved in np.flatnonzero(was.slot != self._layout.slot).tolist():
+            here, there = was.slot[moved], self._layout.slot[moved]
             self._leave(moved, int(machine[here]), bool(process[here] != process[there]))
             self._tell("move", f"{names[moved]} {places[here]} -> {places[there]}")
 
     def _leave(self, task: int, here: int, far: bool) -> None:
         until = self.now + self._costs.move_s if far else self.now
         if here in self._down:
-            bring_back(self._system, self._state, task, until)
+            restore_task(self._system, self._state, task, until)
         elif far:
             self._state.task[task, UNTIL] = max(until, float(self._state.task[task, UNTIL]))
 
@@ -180,7 +180,7 @@ class TwinRun:
         number = self._machine_number(machine)
         if number not in self._down:
             self._down.add(number)
-            take_down(self._system, self._ground, self._state, number, self.now)
+            fail_machine(self._system, self._layout, self._state, number, self.now)
             self._tell("failure", self._machine_name(number))
 
     def restore(self, machine: int | str) -> None:
@@ -188,8 +188,8 @@ class TwinRun:
         number = self._machine_number(machine)
         if number in self._down:
             self._down.discard(number)
-            for task in np.flatnonzero(self._ground.machine[self._ground.slot] == number):
-                bring_back(self._system, self._state, int(task), self.now)
+            for task in np.flatnonzero(self._layout.machine[self._layout.slot] == number):
+                restore_task(self._system, self._state, int(task), self.now)
             self._tell("restore", self._machine_name(number))
 
     def records(self) -> "pa.Table":
@@ -198,8 +198,8 @@ class TwinRun:
             raise InvalidInput("records", "expected a run that keeps records; start it with records=20")
         return self._recorder.take()
 
-    def _built(self, slots: Sequence[int]) -> Ground:
-        return build_ground(self._instance, self._system, self._costs, self._ways, slots)
+    def _built(self, slots: Sequence[int]) -> Layout:
+        return build_layout(self._instance, self._system, self._costs, self._ways, slots)
 
     def _tell(self, event: str, detail: str) -> None:
         """Record an action, and let the loop resume everything that can continue."""
@@ -221,14 +221,14 @@ class TwinRun:
         first = float(dues.times[0]) if len(dues.times) else np.inf
         change_clock(self._state.clocks, DUE, first)
         while True:
-            why = self._loop(self._system, self._ground, self._state, dues, until, self._rng)
+            why = self._loop(self._system, self._layout, self._state, dues, until, self._rng)
             if why == loop.THERE:
                 break
             if why in _MORE:
                 self._state = _MORE[why](self._state)
         self.now = until
         if self._recorder is not None:
-            self._recorder.drain(self._ground, self._state)
+            self._recorder.drain(self._layout, self._state)
 
     def _latencies(self) -> Floats:
         size = int(self._state.counts[LATENCIES])
@@ -236,11 +236,11 @@ class TwinRun:
         return self._state.latencies[:size].copy()
 
     def _totals(self) -> _Totals:
-        state, ground = self._state, self._ground
+        state, layout = self._state, self._layout
         task = state.task[:, BUSY:].copy()  # the columns before are not sums
         since = state.task[:, BLOCKED_SINCE]
         task[:, BLOCKED - BUSY] += np.where(since < np.inf, self.now - since, 0.0)
-        running = (self.now - state.machine[:, SINCE]) * np.minimum(state.busy, ground.cores)
+        running = (self.now - state.machine[:, SINCE]) * np.minimum(state.busy, layout.cores)
         used = state.machine[:, USED] + running
         taken = state.lanes[:, TAKEN].copy()
         return _Totals(self.now, state.counts.copy(), state.tasks.copy(), task, used, taken, state.transfer.copy())
@@ -273,7 +273,7 @@ class TwinRun:
             blocked_s=task[:, BLOCKED - BUSY],
             queue=sizes,
             waiting_out=waiting_out.astype(np.int64),
-            machine_cpu=(after.used - before.used) / seconds / self._ground.cores,
+            machine_cpu=(after.used - before.used) / seconds / self._layout.cores,
             edge_tuples=taken,
             edge_transfer_s=transfer,
             component_processing_s=self._by_component(tasks[:, PROCESSED], task[:, 0]),

@@ -13,7 +13,7 @@ from penstock.model.kernel import lean
 from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats
 from penstock.sim.events.clocks import new_clocks
-from penstock.sim.events.ground import Ground
+from penstock.sim.events.layout import Layout
 from penstock.sim.events.system import Small, TwinSystem
 
 NONE = -1
@@ -112,10 +112,10 @@ class Dues(NamedTuple):
     waited_s: float  # how long each has waited when it becomes due
 
 
-def new_twin_state(system: TwinSystem, ground: Ground, turns: Longs, rng: np.random.Generator) -> TwinState:
+def new_twin_state(system: TwinSystem, layout: Layout, turns: Longs, rng: np.random.Generator) -> TwinState:
     """Return the initial state; turns: of out-queues."""
-    tasks, queues, lanes, slots = system.tasks, len(system.bound), len(system.queue), len(ground.machine)
-    machines, pipes = len(ground.cores), len(ground.card)
+    tasks, queues, lanes, slots = system.tasks, len(system.bound), len(system.queue), len(layout.machine)
+    machines, pipes = len(layout.cores), len(layout.card)
     rows = max(ROWS, 4 * system.most)
     lists = np.full((tasks + queues + lanes + pipes, 3), NONE, dtype=np.int32)
     lists[:, COUNT] = 0
@@ -150,7 +150,7 @@ def new_twin_state(system: TwinSystem, ground: Ground, turns: Longs, rng: np.ran
         busy=np.zeros(machines, dtype=np.int32),
         ends=np.zeros(slots),
         order=np.zeros(slots, dtype=np.int32),
-        card=np.zeros(int(ground.card.max(initial=-1)) + 1),
+        card=np.zeros(int(layout.card.max(initial=-1)) + 1),
         clocks=new_clocks(PIPES + pipes + machines),
         counts=count,
         touched=np.zeros(lanes + system.most + 8, dtype=np.int32),

@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.model.kernel import lean
 from penstock.sim.events.clocks import set_clock
-from penstock.sim.events.ground import Ground
+from penstock.sim.events.layout import Layout
 from penstock.sim.events.state import (
     ALARM,
     ALIVE,
@@ -63,7 +63,7 @@ from penstock.sim.events.system import COPIES, TwinSystem
 
 
 @lean
-def fall_due(ground: Ground, state: TwinState, dues: Dues, now: float) -> None:
+def fall_due(layout: Layout, state: TwinState, dues: Dues, now: float) -> None:
     """Append a source tuple to the queue of its source."""
     count, rows = state.counts, state.rows
     place = count[NEXT_DUE]
@@ -90,17 +90,17 @@ def fall_due(ground: Ground, state: TwinState, dues: Dues, now: float) -> None:
     if state.lists[task, COUNT] == 0:
         state.task[task, FIRST_ARRIVAL] = now - dues.waited_s
     push(rows, state.lists, task, row)
-    note(state.kicked, ground.slot[task])
+    note(state.kicked, layout.slot[task])
 
 
 @lean
-def end_service(system: TwinSystem, ground: Ground, state: TwinState, machine: int, now: float) -> None:
+def end_service(system: TwinSystem, layout: Layout, state: TwinState, machine: int, now: float) -> None:
     """End the first service to end on a machine; the resulting tuples enter the out-queues."""
     busy = state.busy[machine]
-    place = ground.first[machine] + busy - 1
+    place = layout.first[machine] + busy - 1
     slot = state.order[place]
     of = state.machine
-    of[machine, USED] += (now - of[machine, SINCE]) * min(float(busy), ground.cores[machine])
+    of[machine, USED] += (now - of[machine, SINCE]) * min(float(busy), layout.cores[machine])
     of[machine, SINCE] = now
     of[machine, ATTAINED] = state.ends[place]  # assigned, not incremented, so that errors do not accumulate
     state.busy[machine] = busy - 1
@@ -110,18 +110,18 @@ def end_service(system: TwinSystem, ground: Ground, state: TwinState, machine: i
     state.tasks[task, PROCESSED] += 1
     state.task[task, BUSY] += now - state.started[slot]
     note(state.kicked, slot)
-    if ground.slot[task] != slot:  # it has moved meanwhile
-        note(state.kicked, ground.slot[task])
+    if layout.slot[task] != slot:  # it has moved meanwhile
+        note(state.kicked, layout.slot[task])
     if system.source[task]:
         _give(state, row, task, now)
     else:
-        _acknowledge(system, ground, state, row, slot, now)
+        _acknowledge(system, layout, state, row, slot, now)
     made = _make(system, state, row, task, machine, now)
     root = state.rows[row, ROOT]
     release_row(state.rows, state.counts, row)
     state.roots[root, PENDING] += made - 1
     if state.roots[root, PENDING] == 0:
-        _end_tree(system, ground, state, root, now)
+        _end_tree(system, layout, state, root, now)
 
 
 @lean
@@ -139,7 +139,7 @@ def _give(state: TwinState, row: int, task: int, now: float) -> None:
 
 
 @lean
-def _acknowledge(system: TwinSystem, ground: Ground, state: TwinState, row: int, slot: int, now: float) -> None:
+def _acknowledge(system: TwinSystem, layout: Layout, state: TwinState, row: int, slot: int, now: float) -> None:
     """Count a processed tuple, and return credit to its sender once there is enough."""
     count, rows = state.counts, state.rows
     count[HOPS] += 1
@@ -152,7 +152,7 @@ def _acknowledge(system: TwinSystem, ground: Ground, state: TwinState, row: int,
         if state.queues[queue, BACKLOG] > 0:
             note(state.dealt, queue)
             note(state.touched, lane)
-            note(state.kicked, ground.slot[system.sender[lane]])
+            note(state.kicked, layout.slot[system.sender[lane]])
     if rows[row, ID] > 0:
         place = count[HOP_RECORDS]
         count[HOP_RECORDS] = place + 1
@@ -166,7 +166,7 @@ def _acknowledge(system: TwinSystem, ground: Ground, state: TwinState, row: int,
         state.hop_numbers[place, 2] = state.kin[row, PARENT]
         state.hop_numbers[place, 3] = lane
         state.hop_numbers[place, 4] = state.kin[row, MACHINE]
-        state.hop_numbers[place, 5] = ground.machine[slot]
+        state.hop_numbers[place, 5] = layout.machine[slot]
 
 
 @lean
@@ -206,7 +206,7 @@ def _make(system: TwinSystem, state: TwinState, row: int, task: int, machine: in
 
 
 @lean
-def _end_tree(system: TwinSystem, ground: Ground, state: TwinState, root: int, now: float) -> None:
+def _end_tree(system: TwinSystem, layout: Layout, state: TwinState, root: int, now: float) -> None:
     """Count a source tuple whose tree is complete."""
     count, roots = state.counts, state.roots
     if roots[root, LOST] == 0:
@@ -216,7 +216,7 @@ def _end_tree(system: TwinSystem, ground: Ground, state: TwinState, root: int, n
         count[COMPLETED] += 1
         state.tasks[owner, ALIVE] -= 1
         if state.tasks[owner, ALIVE] == system.in_flight - 1:
-            note(state.kicked, ground.slot[owner])
+            note(state.kicked, layout.slot[owner])
         if roots[root, FOLLOWED] > 0:
             place = count[DONE_RECORDS]
             count[DONE_RECORDS] = place + 1
@@ -230,7 +230,7 @@ def _end_tree(system: TwinSystem, ground: Ground, state: TwinState, root: int, n
 
 
 @lean
-def sound_alarm(system: TwinSystem, ground: Ground, state: TwinState, now: float) -> None:
+def sound_alarm(system: TwinSystem, layout: Layout, state: TwinState, now: float) -> None:
     """Mark everything that may continue, and set the time at which the next suspension ends."""
     upcoming = np.inf
     for task in range(system.tasks):
@@ -243,5 +243,5 @@ def sound_alarm(system: TwinSystem, ground: Ground, state: TwinState, now: float
     for lane in range(len(system.queue)):
         if state.lists[system.in_lanes + lane, COUNT] > 0:
             note(state.touched, lane)
-    for slot in range(len(ground.machine)):
+    for slot in range(len(layout.machine)):
         note(state.kicked, slot)

@@ -14,7 +14,7 @@ from penstock.model.instance import Instance
 from penstock.model.placement import Hop, Placement
 from penstock.model.routes import hop_bits
 from penstock.model.topology import Application
-from penstock.sim.events.ground import PathTable
+from penstock.sim.events.layout import PathTable
 from penstock.sim.events.run import TwinRun, TwinSetup
 from penstock.sim.events.system import TwinSystem, build_twin_system
 from penstock.workloads.arrivals import Constant, Poisson
@@ -159,8 +159,8 @@ class Twin:
         placed = np.asarray(slots, dtype=np.int32)
         chosen: dict[Hop, tuple[int, ...]] = {}
         if self.cluster.routed:
-            ways = PathTable(self.instance, routes)
-            chosen = {hop: ways.links(hop) for hop in hop_bits(tasks, self.instance.slots, placed)}
+            paths = PathTable(self.instance, routes)
+            chosen = {hop: paths.links(hop) for hop in hop_bits(tasks, self.instance.slots, placed)}
         limits = elements(tasks, self.instance.slots, self.cluster, Placement(tuple(slots), chosen))
         return limits[0].rate_tps if limits else float("inf")
 

@@ -3,7 +3,7 @@
 `simulate` is the entry point; `state` has the tables of a simulation, `steps` the equations.
 """
 
-from penstock.sim.slotted.outcome import Outcome, SlotSeries
+from penstock.sim.slotted.result import SlotSeries, SlottedResult
 from penstock.sim.slotted.simulation import Arrivals, Keys, simulate
 
-__all__ = ["Arrivals", "Keys", "Outcome", "SlotSeries", "simulate"]
+__all__ = ["Arrivals", "Keys", "SlotSeries", "SlottedResult", "simulate"]

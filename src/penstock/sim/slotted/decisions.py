@@ -22,7 +22,7 @@ from penstock.sim.slotted.state import (
     SlotCounts,
     SlottedState,
     push,
-    take,
+    take_row,
 )
 from penstock.sim.slotted.steps import send_down
 
@@ -216,7 +216,7 @@ def _copy(
         ahead = 0 if lists[3 * tasks + queue, SIZE] > 0 else number
         root = rows[lists[3 * tasks + ahead + queue, HEAD], ROOT]
         for lane in range(system.lanes[queue] + 1, system.lanes[queue + 1]):
-            row = take(rows, free)
+            row = take_row(rows, free)
             rows[row, ROOT], rows[row, LANE] = root, lane
             roots[root, PENDING] += 1
             lanes.outstanding[lane] += 1.0

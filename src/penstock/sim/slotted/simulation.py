@@ -16,17 +16,18 @@ from penstock.policies.api import RoutingPolicy, SendingPolicy
 from penstock.policies.tuples.lanes import Lanes, Queues, empty_queues, idle_lanes
 from penstock.policies.tuples.sending import STATE
 from penstock.sim.slotted import steps
-from penstock.sim.slotted.conservation import FAULTS, first_fault
 from penstock.sim.slotted.decisions import SharedLinks, allow, decide
-from penstock.sim.slotted.outcome import Outcome, measure
+from penstock.sim.slotted.result import SlottedResult, measure
 from penstock.sim.slotted.state import (
     DONE,
     DUE,
+    FAULTS,
     NONE,
     REAL,
     RootArrivals,
     SlotCounts,
     SlottedState,
+    first_fault,
     grown,
     new_slotted_state,
 )
@@ -62,7 +63,7 @@ def simulate(
     keys: Keys = Keys(),  # noqa: B008  a constant
     check: bool = False,
     run: Callable[..., int] | None = None,
-) -> Outcome:
+) -> SlottedResult:
     """Simulate all slots of `arrivals`; the first `warm_up` of them are excluded from the outcome.
 
     beta: weight of out-queues in the backlog (12). check: verify after every slot that no tuple was lost or duplicated.

@@ -1,4 +1,4 @@
-"""The tables of a simulation: tuples in lists, roots, counters.
+"""The tables of a simulation: tuples in lists, roots, counters; and the check that each tuple is in one place.
 
 A tuple is a row, and lists link rows, so that a queue may grow without bound and many tuples change queues at once. A
 *root* is a tuple that arrives from outside, or was predicted to; everything that follows from it carries its number.
@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.model.kernel import lean
+from penstock.model.kernel import kernel, lean
 from penstock.model.slotted import Longs, SlottedSystem
 from penstock.model.taskgraph import Floats
+from penstock.policies.tuples.lanes import Lanes
 
 NONE = -1
 
@@ -126,7 +127,7 @@ def append(rows: Longs, lists: Longs, source: int, target: int) -> None:
 
 
 @lean
-def take(rows: Longs, free: Longs) -> int:
+def take_row(rows: Longs, free: Longs) -> int:
     """Return a free row; there must be one."""
     row: int = free[0]
     free[0] = rows[row, AFTER]
@@ -135,8 +136,48 @@ def take(rows: Longs, free: Longs) -> int:
 
 
 @lean
-def release(rows: Longs, free: Longs, row: int) -> None:
+def free_row(rows: Longs, free: Longs, row: int) -> None:
     """Release a row."""
     rows[row, AFTER] = free[0]
     free[0] = row
     free[1] += 1
+
+
+FAULTS = (
+    "",
+    "the length of a list is wrong",
+    "a tuple is in two lists",
+    "a tuple is in no list",
+    "the number of tuples that follow from a root is wrong",
+    "the number of outstanding tuples of a lane is wrong",
+)
+
+
+@kernel
+def first_fault(system: SlottedSystem, state: SlottedState, lanes: Lanes) -> int:
+    """Return 0 if all tuples are accounted for, otherwise the index in FAULTS of what is wrong."""
+    rows, lists, tasks = state.rows, state.lists, len(system.source)
+    seen = np.zeros(len(rows), dtype=np.bool_)
+    following = np.zeros(len(state.roots), dtype=np.int64)
+    in_flight = np.zeros(len(lanes.outstanding))
+    for number in range(len(lists) + 1):
+        free = number == len(lists)
+        row, last = (state.free[0], NONE) if free else (lists[number, HEAD], NONE)
+        for _ in range(state.free[1] if free else lists[number, SIZE]):
+            if row == NONE:
+                return 1
+            if seen[row]:
+                return 2
+            seen[row] = True
+            if not free:
+                following[rows[row, ROOT]] += 1
+            if number < 3 * tasks:
+                in_flight[rows[row, LANE]] += 1.0
+            last, row = row, rows[row, AFTER]
+        if not free and last != NONE and last != lists[number, TAIL]:
+            return 1
+    if not seen.all():
+        return 3
+    if (following != state.roots[:, PENDING]).any():
+        return 4
+    return 5 if (in_flight != lanes.outstanding).any() else 0

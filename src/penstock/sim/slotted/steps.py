@@ -27,11 +27,11 @@ from penstock.sim.slotted.state import (
     SlotCounts,
     SlottedState,
     append,
+    free_row,
     join,
     pop,
     push,
-    release,
-    take,
+    take_row,
 )
 
 ROUND = 1e-9  # tolerance for a sum of fractions to be a whole number of tuples
@@ -69,7 +69,7 @@ def _enter(system: SlottedSystem, state: SlottedState, task: int, begin: int, en
             amount = int(made[queue] + ROUND)
             made[queue] -= amount
             for _ in range(amount):
-                row = take(rows, free)
+                row = take_row(rows, free)
                 rows[row, ROOT], rows[row, LANE], rows[row, SINCE] = root, NONE, roots[root, DUE]
                 push(rows, lists, number + queue, row)
             roots[root, PENDING] += amount
@@ -93,7 +93,7 @@ def _fall_due(system: SlottedSystem, state: SlottedState, counts: SlotCounts, ta
             if roots[root, REAL] != 0:
                 push(rows, lists, outbox + queue, row)
             else:
-                release(rows, state.free, row)
+                free_row(rows, state.free, row)
                 roots[root, PENDING] -= 1
                 counts.dropped[0] += 1
 
@@ -133,15 +133,7 @@ def tell_prices(system: SlottedSystem, queues: Queues, lanes: Lanes) -> None:
 
 @lean
 def send_down(
-    rows: Longs,
-    lists: Longs,
-    tasks: int,
-    number: int,
-    queue: int,
-    lane: int,
-    target: int,
-    amount: int,
-    slot: int,
+    rows: Longs, lists: Longs, tasks: int, number: int, queue: int, lane: int, target: int, amount: int, slot: int
 ) -> int:
     """Send the first tuples of a queue through a lane, arrived ones before predicted ones.
 
@@ -250,12 +242,12 @@ def _process(
             for _ in range(number):  # (9)
                 new = row
                 if row == NONE:
-                    new = take(rows, free)
+                    new = take_row(rows, free)
                 row = NONE
                 rows[new, ROOT], rows[new, SINCE] = root, slot
                 push(rows, lists, outbox + queue, new)
         if row != NONE:
-            release(rows, free, row)
+            free_row(rows, free, row)
         if roots[root, PENDING] == 0:
             roots[root, DONE] = slot
 

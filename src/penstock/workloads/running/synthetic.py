@@ -16,8 +16,7 @@ from penstock.api.dataflow import Dataflow, Outlet
 from penstock.api.keys import Named
 from penstock.api.sinks.discard import Discard
 from penstock.model.topology import Application, Grouping, Kind, Stream
-from penstock.workloads.running.blueprint import Blueprint
-from penstock.workloads.running.feed import Feed
+from penstock.workloads.running.blueprint import Blueprint, Feed
 
 KEYS = 9973  # number of different keys; a prime, so that all of them occur
 ENVELOPE = 6  # bytes of a sample in addition to its payload

@@ -16,7 +16,7 @@ ONSETS = ("t", "n", "s", "r", "l", "d", "m", "k", "p", "b", "f", "g", "v", "h", 
 VOWELS = ("e", "a", "o", "i", "u")
 SYLLABLES = tuple(onset + vowel for vowel in VOWELS for onset in ONSETS)
 
-VOCABULARY = 10_000  # words; about as many as in a novel
+VOCABULARY = 10_000  # words, about the number in a novel
 EXPONENT = 1.0  # of Zipf's law: the word of rank r has a probability proportional to 1 / r^EXPONENT
 BLOCK = 1024  # sentences drawn together
 

@@ -6,9 +6,8 @@ from penstock.api.dataflow import Dataflow
 from penstock.api.keys import Named
 from penstock.api.sinks.discard import Discard
 from penstock.model.topology import Application
-from penstock.workloads.running.blueprint import Blueprint
+from penstock.workloads.running.blueprint import Blueprint, Feed
 from penstock.workloads.running.counts import Count, LatestCounts, RunningCounts
-from penstock.workloads.running.feed import Feed
 from penstock.workloads.running.text import Sentences
 
 QUEUE = "queue-source"  # of two sources, the one that does not read files

@@ -25,7 +25,7 @@ from penstock.model.placement import Placement
 from penstock.model.topology import Application
 from penstock.papers.predictive.settings import li_cluster
 from penstock.planning.planner import Planner
-from penstock.workloads.running.feed import Feed
+from penstock.workloads.running.blueprint import Feed
 from penstock.workloads.running.log_processing import log_processing_flow
 from penstock.workloads.running.word_count import word_count_flow
 from penstock.workloads.storm_applications import log_processing, word_count

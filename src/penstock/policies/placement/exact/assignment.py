@@ -13,8 +13,8 @@ from penstock.model.placement import MEMORY_SLACK
 from penstock.model.taskgraph import Floats, Ints
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.draft import Draft
-from penstock.policies.placement.exact.alike import Group
 from penstock.policies.placement.exact.program import SCALE, Columns, Program
+from penstock.policies.placement.exact.task_groups import Group
 
 Terms = list[tuple[int, float]]
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from penstock.policies.placement.exact.alike import Exchange
 from penstock.policies.placement.exact.assignment import Assignment, Terms
 from penstock.policies.placement.exact.program import SCALE, Columns
+from penstock.policies.placement.exact.task_groups import Exchange
 
 
 class Colocation:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from penstock.model.taskgraph import Ints
 from penstock.policies.api import PlacementView
-from penstock.policies.placement.exact.alike import group_tasks
+from penstock.policies.placement.exact.task_groups import group_tasks
 
 CHUNK = 16_384  # prefixes extended at a time
 

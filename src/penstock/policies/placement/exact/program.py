@@ -5,7 +5,12 @@ that are violated by 1e-6 and stops at an absolute gap of 1e-6, so callers scale
 `SCALE`: both errors are then 1e-8 of the total.
 """
 
-from collections.abc import Sequence
+import ctypes
+import os
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -16,10 +21,13 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
 from penstock.model.taskgraph import Floats
-from penstock.policies.placement.exact.quiet import without_developers_line
 
 SCALE = 100.0
 MAX_COLUMNS = 200_000  # more cannot be solved in minutes
+DEVELOPERS_LINE = b"HighsMipSolverData::transformNewIntegerFeasibleSolution tmpSolver.run();"
+STDOUT = 1
+
+_one_at_a_time = threading.Lock()
 
 Columns = NDArray[np.int64]
 
@@ -28,7 +36,7 @@ class TooLarge(Exception):
     """A program of more columns than `MAX_COLUMNS`."""
 
 
-class Outcome(Enum):
+class SolverStatus(Enum):
     """How a solution ended."""
 
     OPTIMAL = auto()
@@ -40,7 +48,7 @@ class Outcome(Enum):
 class Solution:
     """Result of HiGHS: the best values (none if it found none), and a lower bound of the cost."""
 
-    outcome: Outcome
+    outcome: SolverStatus
     values: Floats | None
     bound: float
 
@@ -88,7 +96,7 @@ class Program:
     def solve(self, seconds: float, nodes: int | None = None) -> Solution:
         """Minimise until the result is proven optimal, or the limit of time or search-tree nodes is reached."""
         if seconds <= 0:
-            return Solution(Outcome.STOPPED, None, -np.inf)
+            return Solution(SolverStatus.STOPPED, None, -np.inf)
         options: Any = {"mip_rel_gap": 0.0}
         options |= {} if nodes is None else {"node_limit": nodes}
         options |= {"time_limit": seconds} if np.isfinite(seconds) else {}
@@ -104,6 +112,32 @@ class Program:
                 constraints=LinearConstraint(factors, np.array(self._low), np.array(self._high)),
                 options=options,
             )
-        outcome = {0: Outcome.OPTIMAL, 2: Outcome.INFEASIBLE}.get(found.status, Outcome.STOPPED)
+        outcome = {0: SolverStatus.OPTIMAL, 2: SolverStatus.INFEASIBLE}.get(found.status, SolverStatus.STOPPED)
         bound = -np.inf if found.mip_dual_bound is None else float(found.mip_dual_bound)
         return Solution(outcome, found.x, bound)
+
+
+@contextmanager
+def without_developers_line() -> Iterator[None]:
+    """Hold back standard output while HiGHS runs, then write it without HiGHS's line; one thread at a time.
+
+    HiGHS 1.12, in scipy 1.17, prints a line for its developers whenever it repairs a rounded solution, whatever its
+    options. That line must not appear in a command's output.
+    """
+    with _one_at_a_time, tempfile.TemporaryFile() as held:
+        try:
+            real = os.dup(STDOUT)
+        except OSError:  # closed, as in a service without a terminal
+            yield
+            return
+        os.dup2(held.fileno(), STDOUT)
+        try:
+            yield
+        finally:
+            ctypes.CDLL(None).fflush(None)  # HiGHS prints through C's buffer
+            os.dup2(real, STDOUT)
+            os.close(real)
+            held.seek(0)
+            for line in held:
+                if line.rstrip() != DEVELOPERS_LINE:
+                    os.write(STDOUT, line)

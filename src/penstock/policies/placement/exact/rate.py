@@ -9,13 +9,13 @@ from penstock.model.placement import Hop
 from penstock.model.routes import route_hops
 from penstock.model.taskgraph import Ints
 from penstock.policies.api import PlacementView
-from penstock.policies.placement.exact.alike import exchanges, group_tasks
 from penstock.policies.placement.exact.assignment import Assignment
 from penstock.policies.placement.exact.colocation import Colocation
-from penstock.policies.placement.exact.program import SCALE, Outcome, Solution, TooLarge
+from penstock.policies.placement.exact.program import SCALE, Solution, SolverStatus, TooLarge
 from penstock.policies.placement.exact.proof import PROVEN, Candidate, Proof, better
 from penstock.policies.placement.exact.routing import Routing
 from penstock.policies.placement.exact.stress import least_stress, stress, worst_stress
+from penstock.policies.placement.exact.task_groups import exchanges, group_tasks
 
 COARSE = 5.0  # if the start is this much worse than the best, the solver's tolerance is too coarse: solve again
 
@@ -45,11 +45,11 @@ def minimise_stress(view: PlacementView, start: Candidate | None, seconds: float
                 raise
             break
         solution = program.solve(ends - time.perf_counter())
-        if solution.outcome is Outcome.INFEASIBLE:
+        if solution.outcome is SolverStatus.INFEASIBLE:
             return Proof(best, bound if best is None else best.cost, impossible=best is None)
         bound = max(bound, solution.bound / SCALE * most)
         best = better(best, program.candidate(solution))
-        if best is None or solution.outcome is Outcome.STOPPED or most <= COARSE * best.cost:
+        if best is None or solution.outcome is SolverStatus.STOPPED or most <= COARSE * best.cost:
             break
     return Proof(best, bound)
 

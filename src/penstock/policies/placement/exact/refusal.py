@@ -7,7 +7,7 @@ import numpy as np
 from penstock.model.placement import MEMORY_SLACK, Constraint, Infeasible
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.draft import Draft
-from penstock.policies.placement.starts import packed
+from penstock.policies.placement.drafts import packed
 
 
 def without_room(view: PlacementView) -> Infeasible | None:

@@ -18,9 +18,9 @@ from penstock.model.placement import Hop
 from penstock.model.routes import hop_bits
 from penstock.model.slotgraph import Links
 from penstock.model.taskgraph import Floats, Ints
-from penstock.policies.placement.exact.alike import Exchange
 from penstock.policies.placement.exact.assignment import Assignment, Terms
 from penstock.policies.placement.exact.program import Columns
+from penstock.policies.placement.exact.task_groups import Exchange
 
 
 class Arc(NamedTuple):
@@ -65,7 +65,7 @@ class Routing:
             arcs = (
                 self._arcs if taken is None else [a for a, v in zip(self._arcs, values[taken], strict=True) if v > 0.5]
             )
-            found[hop] = way(arcs, hop.source, hop.target) or way(self._arcs, hop.source, hop.target) or ()
+            found[hop] = find_path(arcs, hop.source, hop.target) or find_path(self._arcs, hop.source, hop.target) or ()
         return found
 
     def _route_alone(self, exchange: Exchange) -> None:
@@ -90,7 +90,7 @@ class Routing:
                 ]
                 if source == target or not terms:
                     continue
-                only = way(self._arcs, source, target) if self._forest else None
+                only = find_path(self._arcs, source, target) if self._forest else None
                 if only is not None:
                     for link in only:
                         self._load[link] += terms
@@ -158,15 +158,15 @@ def usable_arcs(links: Links) -> tuple[Arc, ...]:
 
 def is_forest(arcs: Sequence[Arc], nodes: int) -> bool:
     """Return whether there is at most one path between any two nodes."""
-    ways = {(arc.tail, arc.head) for arc in arcs}
-    joined = {(min(ends), max(ends)) for ends in ways}
+    directed = {(arc.tail, arc.head) for arc in arcs}
+    joined = {(min(ends), max(ends)) for ends in directed}
     ends = np.array(sorted(joined), dtype=np.int32).reshape(-1, 2)
     graph = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(nodes, nodes))
     parts, _ = connected_components(graph, directed=False)
-    return len(ways) == len(arcs) and len(joined) == nodes - parts
+    return len(directed) == len(arcs) and len(joined) == nodes - parts
 
 
-def way(arcs: Sequence[Arc], source: int, target: int) -> tuple[int, ...] | None:
+def find_path(arcs: Sequence[Arc], source: int, target: int) -> tuple[int, ...] | None:
     """Return the links of a path with the minimum number of arcs; None if there is none."""
     came: dict[int, Arc | None] = {source: None}
     waiting = deque([source])

@@ -9,13 +9,13 @@ from penstock.model.routes import hop_bits
 from penstock.model.taskgraph import Ints
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.draft import complete
-from penstock.policies.placement.exact.alike import Exchange, exchanges, group_tasks
 from penstock.policies.placement.exact.assignment import Assignment
 from penstock.policies.placement.exact.colocation import Colocation
-from penstock.policies.placement.exact.program import Outcome
+from penstock.policies.placement.exact.program import SolverStatus
 from penstock.policies.placement.exact.proof import Candidate, Proof, better
-from penstock.policies.placement.exact.routing import usable_arcs, way
+from penstock.policies.placement.exact.routing import find_path, usable_arcs
 from penstock.policies.placement.exact.stress import stress
+from penstock.policies.placement.exact.task_groups import Exchange, exchanges, group_tasks
 
 
 def least_crossing(view: PlacementView, placed: Iterable[Ints], most: float) -> Candidate | None:
@@ -49,7 +49,7 @@ def minimise_traffic(view: PlacementView, start: Candidate | None, most: float, 
         _keep_connected(assignment, exchanged)
     together.keep_inside()
     solution = assignment.program.solve(seconds)
-    if solution.outcome is Outcome.INFEASIBLE:
+    if solution.outcome is SolverStatus.INFEASIBLE:
         return Proof(start, 0.0 if start is None else start.cost, impossible=start is None)
     bound = max(together.crossing_bits(solution.bound), 0.0)
     slots = None if solution.values is None else assignment.slots(solution.values)
@@ -61,7 +61,7 @@ def _keep_connected(assignment: Assignment, exchanged: Iterable[Exchange]) -> No
     """Forbid that two groups exchange tuples between machines without a route."""
     arcs = usable_arcs(assignment.view.links)
     machines = range(assignment.view.slots.machines)
-    apart = [(a, b) for a in machines for b in machines if a != b and way(arcs, a, b) is None]
+    apart = [(a, b) for a in machines for b in machines if a != b and find_path(arcs, a, b) is None]
     for exchange in exchanged:
         for a, b in apart:
             if assignment.most_on(exchange.source, a) and assignment.most_on(exchange.target, b):

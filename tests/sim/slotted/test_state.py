@@ -1,4 +1,4 @@
-"""No tuple is lost or doubled, whatever decides; and a state in which one is, is found out."""
+"""No tuple is lost or duplicated under any policy; and a state in which one is, is detected."""
 
 from collections.abc import Callable
 
@@ -9,10 +9,9 @@ from penstock.model.kernel import interpreted
 from penstock.model.topology import Grouping
 from penstock.policies.registry import PolicyKind, names, routing_policy, sending_policy
 from penstock.sim.slotted import Keys, simulate
-from penstock.sim.slotted.conservation import FAULTS, first_fault
 from penstock.sim.slotted.simulation import run_slots
-from penstock.sim.slotted.state import HEAD, LANE, PENDING, SIZE, TAIL, SlottedState
-from tests.sim.slotted.systems import Inside, line, look_inside, random_arrivals, random_system
+from penstock.sim.slotted.state import FAULTS, HEAD, LANE, PENDING, SIZE, TAIL, SlottedState, first_fault
+from tests.sim.slotted.systems import Inside, inspect_run, line, random_arrivals, random_system
 
 EVERYTHING = (Grouping.SHUFFLE, Grouping.ALL, Grouping.FIELDS, Grouping.PARTIAL_KEY, Grouping.GLOBAL)
 
@@ -32,13 +31,13 @@ def test_all_tuples_add_up_after_every_slot(name: str) -> None:
 
 
 def filled() -> Inside:
-    """A state with tuples in every kind of list."""
+    """Return a state with tuples in every kind of list."""
     rng = np.random.default_rng(2)
     system = line(1, 2, 2, limit=5)
     counts = np.zeros((5, 30), dtype=np.int64)
     counts[0] = rng.poisson(3.0, 30)
     arrivals = random_arrivals(system, 30, rng)._replace(counts=counts, lead=np.array([3, 0, 0, 0, 0]))
-    return look_inside(system, arrivals, "potus:v=0")
+    return inspect_run(system, arrivals, "potus:v=0")
 
 
 def longest(state: SlottedState, begin: int = 0, end: int | None = None) -> int:
@@ -72,14 +71,14 @@ def forget(inside: Inside) -> None:
 
 
 def swap(inside: Inside) -> None:
-    """The sum over all roots is right still."""
+    """The sum over all roots remains correct."""
     waits = np.flatnonzero(inside.state.roots[:, PENDING])
     inside.state.roots[waits[0], PENDING] += 1
     inside.state.roots[waits[-1], PENDING] -= 1
 
 
 def mislead(inside: Inside) -> None:
-    """The sum over all lanes is right still."""
+    """The sum over all lanes remains correct."""
     number = longest(inside.state, 0, 15)
     row = inside.state.lists[number, HEAD]
     inside.state.rows[row, LANE] = (inside.state.rows[row, LANE] + 1) % len(inside.lanes.outstanding)
@@ -89,7 +88,7 @@ def mislead(inside: Inside) -> None:
     ("damage", "fault"),
     [(shorten, 1), (forget_the_end, 1), (run_out, 1), (double, 2), (lose, 3), (forget, 4), (swap, 4), (mislead, 5)],
 )
-def test_a_broken_state_is_found_out(damage: Callable[[Inside], None], fault: int) -> None:
+def test_a_broken_state_is_detected(damage: Callable[[Inside], None], fault: int) -> None:
     system, inside = line(1, 2, 2, limit=5), filled()
     assert first_fault(system, inside.state, inside.lanes) == 0
     damage(inside)

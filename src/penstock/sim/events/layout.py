@@ -3,7 +3,7 @@
 A *pipe* is a network card together with the path to machines at one distance, a link, or the short path inside a
 machine. The departure time from a pipe is known on entry, so only the first item of each pipe has to be watched. Tuples
 leave in the order in which they entered; if delays vary, this holds for those of one lane, and a lane keeps its order
-when its path changes (`chains`). A *way* is a path in the form of a sequence of pipes.
+when its path changes (`chains`). A path is a sequence of pipes.
 """
 
 import math
@@ -22,12 +22,12 @@ from penstock.model.taskgraph import Bools, Floats
 from penstock.sim.events.system import COPIES, NAMED, NEAR, Small, TwinSystem, queue_streams
 
 MILLISECOND = 1e-3
-END = -1  # of a way
+END = -1  # of a path
 WITHIN = 3  # pipes inside a machine: within a slot, within a process, between processes
 ABROAD = 2  # pipes that leave a machine of a mesh: to others on the same host, to other hosts
 
 
-class Ground(NamedTuple):
+class Layout(NamedTuple):
     """The locations of tasks, and the paths between them; T tasks, S slots, M machines, E lanes, P pipes."""
 
     slot: Small  # [T]
@@ -38,7 +38,7 @@ class Ground(NamedTuple):
     cores: Floats  # [M]
     speed: Floats  # [M]
     extra: Floats  # [T] core-seconds per tuple in addition to its service time
-    way: Small  # [E] start in `pipes` of the path of a lane
+    path: Small  # [E] start in `pipes` of the path of a lane
     afar: Bools  # [E] whether it leads to another process
     choice: Small  # [Q, 2] range of lanes used in turn: all, or those of the same process
     near: Small  # [E] for each queue the lanes of the same process, from its first position on
@@ -85,13 +85,13 @@ class PathTable:
 
     def find(self, stream: int, here: int, there: int) -> int:
         """Return the start in `pipes` of the path of a stream from slot to slot."""
-        way = self._way(stream, here, there)
-        if way not in self._known:
-            self._known[way] = len(self.pipes)
-            self.pipes += [*way, END]
-        return self._known[way]
+        path = self._find_path(stream, here, there)
+        if path not in self._known:
+            self._known[path] = len(self.pipes)
+            self.pipes += [*path, END]
+        return self._known[path]
 
-    def _way(self, stream: int, here: int, there: int) -> tuple[int, ...]:
+    def _find_path(self, stream: int, here: int, there: int) -> tuple[int, ...]:
         slots, cluster = self._instance.slots, self._instance.cluster
         a, b, machines = int(slots.machine[here]), int(slots.machine[there]), len(cluster.machines)
         if a == b:
@@ -120,18 +120,18 @@ class PathTable:
         return self._widest[a, b]
 
 
-def build_ground(
-    instance: Instance, system: TwinSystem, costs: Costs, ways: PathTable, placed: Sequence[int]
-) -> Ground:
-    """Build the tables of a placement; `ways` keeps the paths of earlier placements."""
+def build_layout(
+    instance: Instance, system: TwinSystem, costs: Costs, paths: PathTable, placed: Sequence[int]
+) -> Layout:
+    """Build the tables of a placement; `paths` keeps the paths of earlier placements."""
     slots, cluster = instance.slots, instance.cluster
     slot = np.asarray(placed, dtype=np.int32)
     member = np.argsort(slot, kind="stable").astype(np.int32)
     here, there = slot[system.sender], slot[system.target]
     afar = slots.process[here] != slots.process[there]
     choice, near = _nearest(system, afar)
-    card, byte_s, latency, far = ways.tables()
-    return Ground(
+    card, byte_s, latency, far = paths.tables()
+    return Layout(
         slot=slot,
         machine=slots.machine.astype(np.int32),
         begin=np.searchsorted(slot[member], np.arange(slots.number + 1)).astype(np.int32),
@@ -140,11 +140,11 @@ def build_ground(
         cores=np.array([float(machine.cores) for machine in cluster.machines]),
         speed=np.array([machine.speed for machine in cluster.machines]),
         extra=_extra(system, costs, afar, choice, near),
-        way=_lane_ways(instance, ways, system, here, there),
+        path=_lane_paths(instance, paths, system, here, there),
         afar=afar,
         choice=choice,
         near=near,
-        pipes=np.array(ways.pipes or [END], dtype=np.int32),
+        pipes=np.array(paths.pipes or [END], dtype=np.int32),
         card=card,
         byte_s=byte_s,
         latency=latency,
@@ -153,13 +153,13 @@ def build_ground(
     )
 
 
-def _lane_ways(instance: Instance, ways: PathTable, system: TwinSystem, here: Small, there: Small) -> Small:
+def _lane_paths(instance: Instance, paths: PathTable, system: TwinSystem, here: Small, there: Small) -> Small:
     """Find the path of every lane; lanes of one stream between the same slots share one."""
     stream = queue_streams(instance)[system.queue] if instance.cluster.routed else np.zeros(len(here), dtype=np.int64)
     number = instance.slots.number
     code: Longs = (stream * number + here) * number + there
     _, first, which = np.unique(code, return_index=True, return_inverse=True)
-    found = [ways.find(int(stream[lane]), int(here[lane]), int(there[lane])) for lane in first]
+    found = [paths.find(int(stream[lane]), int(here[lane]), int(there[lane])) for lane in first]
     return np.array(found, dtype=np.int32)[which.ravel()] if len(found) else np.empty(0, dtype=np.int32)
 
 
@@ -176,7 +176,7 @@ def _nearest(system: TwinSystem, afar: Bools) -> tuple[Small, Small]:
     return choice, near
 
 
-def first_turns(instance: Instance, system: TwinSystem, ground: Ground) -> Longs:
+def first_turns(instance: Instance, system: TwinSystem, layout: Layout) -> Longs:
     """Return the first lane of each out-queue: as in the runtime, task k of a component starts with the k-th.
 
     So senders that act simultaneously do not all start with the same receiver. If only near lanes are used in turn, the
@@ -188,7 +188,7 @@ def first_turns(instance: Instance, system: TwinSystem, ground: Ground) -> Longs
     number = sender - tasks.first[tasks.component[sender]]
     turns = np.where(system.bound == NAMED, 0, number % np.diff(system.lanes)).astype(np.int64)
     for queue in np.flatnonzero(system.bound == NEAR):
-        lanes = ground.near[ground.choice[queue, 0] : ground.choice[queue, 1]]
+        lanes = layout.near[layout.choice[queue, 0] : layout.choice[queue, 1]]
         turns[queue] = np.searchsorted(lanes, system.lanes[queue] + turns[queue]) % len(lanes)
     return turns
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from penstock.model.kernel import lean
 from penstock.sim.events.clocks import set_clock
-from penstock.sim.events.ground import Ground
+from penstock.sim.events.layout import Layout
 from penstock.sim.events.state import (
     AFTER,
     ALIVE,
@@ -34,12 +34,12 @@ from penstock.sim.events.system import CONSTANT, EXPONENTIAL, GAMMA, TwinSystem
 
 @lean
 def start_service(
-    system: TwinSystem, ground: Ground, state: TwinState, slot: int, now: float, rng: np.random.Generator
+    system: TwinSystem, layout: Layout, state: TwinState, slot: int, now: float, rng: np.random.Generator
 ) -> int:
     """Let an idle slot take the tuple of its tasks that has waited longest; return its machine, or NONE."""
     if state.serving[slot, 0] >= 0:
         return NONE
-    task = _longest_waiting(system, ground, state, slot, now)
+    task = _longest_waiting(system, layout, state, slot, now)
     if task < 0:
         return NONE
     rows, of = state.rows, state.task
@@ -53,7 +53,7 @@ def start_service(
     state.tasks[task, SERVING] = 1
     work = (
         draw_service_time(system.drawn[task], system.service[task, 0], system.service[task, 1], rng)
-        + ground.extra[task]
+        + layout.extra[task]
     )
     if system.source[task]:
         state.tasks[task, ALIVE] += 1
@@ -61,22 +61,22 @@ def start_service(
         lane = rows[row, LANE]
         state.lanes[lane, TAKEN] += 1
         state.transfer[lane] += now - state.times[row, EMITTED]
-        if ground.afar[lane]:
+        if layout.afar[lane]:
             work += system.receive_s[system.queue[lane]]
     state.serving[slot, 0] = row
     state.serving[slot, 1] = task
     state.started[slot] = now
-    machine = ground.machine[slot]
-    _submit(ground, state, machine, slot, work, now)
+    machine = layout.machine[slot]
+    _submit(layout, state, machine, slot, work, now)
     return int(machine)
 
 
 @lean
-def _longest_waiting(system: TwinSystem, ground: Ground, state: TwinState, slot: int, now: float) -> int:
+def _longest_waiting(system: TwinSystem, layout: Layout, state: TwinState, slot: int, now: float) -> int:
     """Return the task of a slot whose first tuple arrived first, among those not suspended; NONE if there is none."""
     chosen, earliest = NONE, np.inf
-    for place in range(ground.begin[slot], ground.begin[slot + 1]):
-        task = ground.member[place]
+    for place in range(layout.begin[slot], layout.begin[slot + 1]):
+        task = layout.member[place]
         arrived = state.task[task, FIRST_ARRIVAL]
         if arrived >= earliest or state.tasks[task, SERVING] != 0 or state.task[task, UNTIL] > now:
             continue
@@ -103,16 +103,16 @@ def draw_service_time(kind: int, scale: float, shape: float, rng: np.random.Gene
 
 
 @lean
-def _submit(ground: Ground, state: TwinState, machine: int, slot: int, work: float, now: float) -> None:
+def _submit(layout: Layout, state: TwinState, machine: int, slot: int, work: float, now: float) -> None:
     """Start a service on a machine's cores, which all services in progress share evenly."""
     of, ends, order = state.machine, state.ends, state.order
-    busy, first = state.busy[machine], ground.first[machine]
+    busy, first = state.busy[machine], layout.first[machine]
     attained = 0.0  # reset whenever possible, so that it stays small and exact
     if busy > 0:
         passed = now - of[machine, SINCE]
-        grown = of[machine, ATTAINED] + passed * service_rate(ground, machine, busy)
+        grown = of[machine, ATTAINED] + passed * service_rate(layout, machine, busy)
         attained = min(grown, ends[first + busy - 1])  # rounding must not carry it past the next completion
-        of[machine, USED] += passed * min(float(busy), ground.cores[machine])
+        of[machine, USED] += passed * min(float(busy), layout.cores[machine])
     of[machine, ATTAINED] = attained
     of[machine, SINCE] = now
     end, place = attained + work, first + busy
@@ -126,17 +126,17 @@ def _submit(ground: Ground, state: TwinState, machine: int, slot: int, work: flo
 
 
 @lean
-def service_rate(ground: Ground, machine: int, busy: int) -> float:
+def service_rate(layout: Layout, machine: int, busy: int) -> float:
     """Return the speed of each of `busy` simultaneous services."""
-    return float(ground.speed[machine] * min(1.0, ground.cores[machine] / busy))
+    return float(layout.speed[machine] * min(1.0, layout.cores[machine] / busy))
 
 
 @lean
-def set_machine(ground: Ground, state: TwinState, machine: int) -> None:
+def set_machine(layout: Layout, state: TwinState, machine: int) -> None:
     """Set the time at which the next service of a machine ends, given that it is up to date."""
-    busy, leaf = state.busy[machine], PIPES + len(ground.card) + machine
+    busy, leaf = state.busy[machine], PIPES + len(layout.card) + machine
     ends = np.inf
     if busy > 0:
-        left = state.ends[ground.first[machine] + busy - 1] - state.machine[machine, ATTAINED]
-        ends = state.machine[machine, SINCE] + left / service_rate(ground, machine, busy)
+        left = state.ends[layout.first[machine] + busy - 1] - state.machine[machine, ATTAINED]
+        ends = state.machine[machine, SINCE] + left / service_rate(layout, machine, busy)
     set_clock(state.clocks, leaf, ends)

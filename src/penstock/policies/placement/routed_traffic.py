@@ -11,10 +11,10 @@ from penstock.model.kernel import kernel, part, stage
 from penstock.model.routes import count_links, list_links, set_widest
 from penstock.model.slotgraph import Links
 from penstock.model.taskgraph import Bools, Floats, Ints
-from penstock.policies.placement.partly_placed import Asked, Offered, Placed, Room, exchanged
+from penstock.policies.placement.partial_placement import Capacities, Placed, Scratch, Workload, set_exchange
 
 
-class Carried(NamedTuple):
+class Traffic(NamedTuple):
     """Bits per source tuple so far; L links, M machines."""
 
     load: Floats  # [L]
@@ -37,23 +37,23 @@ class Hops(NamedTuple):
     filled: Ints  # [1] number of hops
 
 
-def nothing_carried(offered: Offered, near: bool) -> Carried:
+def no_traffic(capacities: Capacities, near: bool) -> Traffic:
     """Allocate arrays for traffic; `near`: detours will be needed."""
-    machines = len(offered.cpu)
-    far = machines if near and offered.routed else 0
-    return Carried(
-        np.empty(len(offered.links.bandwidth)),
+    machines = len(capacities.cpu)
+    far = machines if near and capacities.routed else 0
+    return Traffic(
+        np.empty(len(capacities.links.bandwidth)),
         np.empty(machines),
         np.empty(machines),
-        np.empty((2, far, offered.links.nodes)),
+        np.empty((2, far, capacities.links.nodes)),
         np.empty((2, far), dtype=np.bool_),
     )
 
 
 @part
-def clear_carried(carried: Carried) -> None:
+def clear_traffic(traffic: Traffic) -> None:
     """Reset the traffic to 0."""
-    carried.load[:], carried.sent[:], carried.received[:], carried.known[:] = 0.0, 0.0, 0.0, False
+    traffic.load[:], traffic.sent[:], traffic.received[:], traffic.known[:] = 0.0, 0.0, 0.0, False
 
 
 @kernel
@@ -73,39 +73,46 @@ def no_hops(hops: int, links: int, flows: int) -> Hops:
 
 @stage
 def charge_links(
-    carried: Carried, hops: Hops, asked: Asked, placed: Placed, links: Links, room: Room, task: int, machine: int
+    traffic: Traffic,
+    hops: Hops,
+    workload: Workload,
+    placed: Placed,
+    links: Links,
+    room: Scratch,
+    task: int,
+    machine: int,
 ) -> None:
     """Route the hops between a task on a machine and its placed neighbours, stream by stream, and charge their links.
 
     Call this before the task is placed, with room for `most_hops` more hops.
     """
     bits = room.bits
-    component = asked.component[task]
-    for flow in asked.streams.listed:
-        sends = asked.streams.source[flow] == component
-        if not sends and asked.streams.target[flow] != component:
+    component = workload.component[task]
+    for flow in workload.streams.listed:
+        sends = workload.streams.source[flow] == component
+        if not sends and workload.streams.target[flow] != component:
             continue
-        stream = asked.streams.number[flow]
-        exchanged(asked, placed, flow, task, sends, bits)
+        stream = workload.streams.number[flow]
+        set_exchange(workload, placed, flow, task, sends, bits)
         for other in range(len(bits)):
             if bits[other] > 0.0 and other != machine:
                 source, target = (machine, other) if sends else (other, machine)
                 hop = find_hop(hops, stream, source, target)
                 if hop < 0:
                     set_widest(
-                        links, carried.load, bits[other], source, target, room.width, room.tail, room.via, room.reached
+                        links, traffic.load, bits[other], source, target, room.width, room.tail, room.via, room.reached
                     )
                     hop = add_hop(hops, stream, source, target, room.tail, room.via)
                 for at in range(hops.first[hop], hops.first[hop + 1]):
-                    carried.load[hops.links[at]] += bits[other]
+                    traffic.load[hops.links[at]] += bits[other]
 
 
 @part
-def most_hops(asked: Asked, placed: Placed, task: int) -> int:
+def most_hops(workload: Workload, placed: Placed, task: int) -> int:
     """Return the maximum number of hops between a task and its placed neighbours."""
-    component, most = asked.component[task], 0
-    for flow in asked.streams.listed:
-        source, target = asked.streams.source[flow], asked.streams.target[flow]
+    component, most = workload.component[task], 0
+    for flow in workload.streams.listed:
+        source, target = workload.streams.source[flow], workload.streams.target[flow]
         if source == component or target == component:
             other = target if source == component else source
             for machine in range(placed.tasks_on.shape[1]):
@@ -161,17 +168,17 @@ def add_hop(hops: Hops, stream: int, source: int, target: int, tail: Ints, via: 
 
 
 @stage
-def charge_cards(carried: Carried, asked: Asked, placed: Placed, bits: Floats, task: int, machine: int) -> None:
+def charge_cards(traffic: Traffic, workload: Workload, placed: Placed, bits: Floats, task: int, machine: int) -> None:
     """Charge the cards of both ends of what a task on a machine exchanges with its placed neighbours.
 
     `bits` [M] is scratch space.
     """
     for sends in (True, False):
-        near, far = (carried.sent, carried.received) if sends else (carried.received, carried.sent)
-        ends = asked.streams.source if sends else asked.streams.target
-        for flow in asked.streams.listed:
-            if ends[flow] == asked.component[task]:
-                exchanged(asked, placed, flow, task, sends, bits)
+        near, far = (traffic.sent, traffic.received) if sends else (traffic.received, traffic.sent)
+        ends = workload.streams.source if sends else workload.streams.target
+        for flow in workload.streams.listed:
+            if ends[flow] == workload.component[task]:
+                set_exchange(workload, placed, flow, task, sends, bits)
                 total = 0.0
                 for other in range(len(bits)):
                     total += bits[other]
@@ -182,29 +189,29 @@ def charge_cards(carried: Carried, asked: Asked, placed: Placed, bits: Floats, t
 
 @stage
 def set_detours(
-    carried: Carried, asked: Asked, placed: Placed, links: Links, back: Links, room: Room, task: int
+    traffic: Traffic, workload: Workload, placed: Placed, links: Links, back: Links, room: Scratch, task: int
 ) -> None:
     """Set the detour of its neighbours' transports for a task on each machine: `room.detour`.
 
     Bits × minimum number of links; on a mesh, the bits that would leave or reach the machine.
     """
-    bits, detour, routed = room.bits, room.detour, carried.steps.shape[1] > 0
+    bits, detour, routed = room.bits, room.detour, traffic.steps.shape[1] > 0
     detour[:] = 0.0
     for sends in (True, False):
-        ends = asked.streams.source if sends else asked.streams.target
-        for flow in asked.streams.listed:
-            if ends[flow] != asked.component[task]:
+        ends = workload.streams.source if sends else workload.streams.target
+        for flow in workload.streams.listed:
+            if ends[flow] != workload.component[task]:
                 continue
-            exchanged(asked, placed, flow, task, sends, bits)
+            set_exchange(workload, placed, flow, task, sends, bits)
             for other in range(len(bits)):
                 if not routed:
                     detour[other] += bits[other]
                 elif bits[other] > 0.0:
-                    way = 1 if sends else 0
-                    steps = carried.steps[way, other]
-                    if not carried.known[way, other]:
+                    direction = 1 if sends else 0
+                    steps = traffic.steps[direction, other]
+                    if not traffic.known[direction, other]:
                         count_links(back if sends else links, other, steps, room.reached)
-                        carried.known[way, other] = True
+                        traffic.known[direction, other] = True
                     for machine in range(len(bits)):
                         detour[machine] += bits[other] * steps[machine]
     if not routed:

@@ -1,4 +1,4 @@
-"""Cheap placements from which a search starts: dealt, balanced, gathered, scattered, packed.
+"""Simple rules that fill a draft, from which a search starts: dealt, balanced, gathered, scattered, packed.
 
 Their strengths differ: dealing uses every slot, balancing distributes the cpu load evenly, gathering reduces the
 traffic between machines, packing works if memory is short. A search that keeps the best placement seen is never worse
@@ -8,37 +8,45 @@ than the best of these.
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from penstock.model.placement import Infeasible, Placement
-from penstock.model.taskgraph import Bools, Floats
+from penstock.model.placement import Infeasible
+from penstock.model.taskgraph import Bools, Floats, Ints
 from penstock.policies.api import PlacementView
 from penstock.policies.placement.draft import Draft
-from penstock.policies.placement.round_robin import deal_out, interleave
 
 Preference = Callable[[Draft, int], Floats]
 """From a draft and a task to a penalty of each slot: [S]."""
 
 
-def starts(view: PlacementView, rng: np.random.Generator) -> NDArray[np.int32] | Infeasible:
-    """Return placements that respect pins and memory, [N, T]; if none is found, packing rearranged, or a refusal.
+def interleave(group: Ints, turn: Ints | None = None) -> Ints:
+    """Return all slots: the first of each group, then the second of each group, and so on.
 
-    Routes are not checked.
+    `group` [S] numbers the group of every slot (its machine, its host); `turn` is the order of the groups, by default
+    their numbers.
     """
-    dealt, stuck = deal_out(view, interleave(view.slots.machine))
-    drafts = [balanced(view), gathered(view), scattered(view, rng), packed(view)]
-    made = [dealt.slot] if stuck is None and isinstance(dealt.done(), Placement) else []
-    made += [draft.slot for draft in drafts if isinstance(draft, Draft)]
-    if not made:
-        from penstock.policies.placement.rearrangement import fitting  # needs packing itself
+    size = np.bincount(group)
+    by_group = np.argsort(group, kind="stable")
+    number = np.empty(len(group), dtype=np.int64)  # position of the slot in its group
+    number[by_group] = np.arange(len(group)) - np.repeat(np.cumsum(size) - size, size)
+    rank = np.arange(len(size)) if turn is None else np.argsort(turn)
+    return np.lexsort((rank[group], number)).astype(np.int32)
 
-        refusal = drafts[-1]
-        assert isinstance(refusal, Infeasible)
-        kept = np.full(view.tasks.number, -1, dtype=np.int32)
-        kept[list(refusal.placed)] = list(refusal.placed.values())
-        found = fitting(view, kept, refusal)
-        return found if isinstance(found, Infeasible) else found[None, :].astype(np.int32)
-    return np.unique(np.array(made, dtype=np.int32), axis=0)
+
+def deal_out(view: PlacementView, turn: Ints) -> tuple[Draft, int | None]:
+    """Deal as long as there is room; return what is placed, and the first task without room."""
+    draft = Draft(view)
+    if (stuck := draft.put_pinned()) is not None:
+        return draft, stuck
+    next_turn = 0
+    for task in np.flatnonzero(view.pins < 0).tolist():
+        ahead = np.roll(turn, -next_turn)
+        room = draft.slots_with_room(task)[ahead]
+        if not room.any():
+            return draft, int(task)
+        skipped = int(np.argmax(room))
+        draft.put(task, int(ahead[skipped]))
+        next_turn = (next_turn + skipped + 1) % len(turn)
+    return draft, None
 
 
 def balanced(view: PlacementView) -> Draft | Infeasible:

@@ -5,7 +5,7 @@ import numpy as np
 from penstock.model.kernel import lean
 from penstock.sim.events.chains import behind_in_chain, join_chain
 from penstock.sim.events.clocks import set_clock
-from penstock.sim.events.ground import Ground
+from penstock.sim.events.layout import Layout
 from penstock.sim.events.state import (
     AFTER,
     ARRIVED,
@@ -38,19 +38,19 @@ from penstock.sim.events.system import COPIES, FIRST, KEY, NAMED, TWO_KEYS, Twin
 
 
 @lean
-def enter_pipe(system: TwinSystem, ground: Ground, state: TwinState, frame: int, pipe: int, now: float) -> None:
+def enter_pipe(system: TwinSystem, layout: Layout, state: TwinState, frame: int, pipe: int, now: float) -> None:
     """Put a frame into a pipe: it waits for the card, occupies it in proportion to its bytes, and travels."""
     rows, lists = state.rows, state.lists
-    card, leaves = ground.card[pipe], now
+    card, leaves = layout.card[pipe], now
     if card >= 0:
         size = rows[frame, SIZE] * system.tuple_bytes[system.queue[rows[frame, LANE]]] + system.frame_bytes
-        leaves = max(now, state.card[card]) + size * ground.byte_s[pipe]
+        leaves = max(now, state.card[card]) + size * layout.byte_s[pipe]
         state.card[card] = leaves
-    if ground.spread[pipe] > 0.0:
+    if layout.spread[pipe] > 0.0:
         state.times[frame, EXIT] = leaves
         note(state.varied, frame)
         return
-    leaves += ground.latency[pipe]
+    leaves += layout.latency[pipe]
     state.times[frame, EXIT] = leaves
     rows[frame, NEXT] = NONE
     number = system.in_pipes + pipe
@@ -64,7 +64,7 @@ def enter_pipe(system: TwinSystem, ground: Ground, state: TwinState, frame: int,
 
 
 @lean
-def leave_pipe(system: TwinSystem, ground: Ground, state: TwinState, pipe: int, now: float) -> None:
+def leave_pipe(system: TwinSystem, layout: Layout, state: TwinState, pipe: int, now: float) -> None:
     """Move the first frame of a pipe to the next pipe or to its task."""
     rows, times, lists = state.rows, state.times, state.lists
     number = system.in_pipes + pipe
@@ -73,10 +73,10 @@ def leave_pipe(system: TwinSystem, ground: Ground, state: TwinState, pipe: int, 
     lists[number, HEAD] = following
     lists[number, COUNT] -= 1
     set_clock(state.clocks, PIPES + pipe, times[following, EXIT] if following >= 0 else np.inf)
-    onward = ground.pipes[rows[frame, STEP] + 1]
+    onward = layout.pipes[rows[frame, STEP] + 1]
     if onward >= 0:
         rows[frame, STEP] += 1
-        enter_pipe(system, ground, state, frame, onward, now)
+        enter_pipe(system, layout, state, frame, onward, now)
         return
     lane = rows[frame, LANE]
     task, awaited = system.target[lane], state.lanes[lane, AWAITED]
@@ -90,7 +90,7 @@ def leave_pipe(system: TwinSystem, ground: Ground, state: TwinState, pipe: int, 
         frame = behind_in_chain(state, lane, frame)
         if frame < 0:
             break
-    note(state.kicked, ground.slot[task])
+    note(state.kicked, layout.slot[task])
 
 
 @lean
@@ -112,12 +112,12 @@ def _deliver(state: TwinState, task: int, frame: int, now: float) -> None:
 
 
 @lean
-def bind(system: TwinSystem, ground: Ground, state: TwinState, queue: int, rng: np.random.Generator) -> None:
+def bind(system: TwinSystem, layout: Layout, state: TwinState, queue: int, rng: np.random.Generator) -> None:
     """Bind the tuples of an out-queue to lanes, up to the first one that has to wait."""
     rows, lists = state.rows, state.lists
     unbound = system.tasks + queue
     for _ in range(lists[unbound, COUNT]):
-        lane = _lane(system, ground, state, queue, rng)
+        lane = _lane(system, layout, state, queue, rng)
         if lane < 0:
             break
         row = pop(rows, lists, unbound)
@@ -129,7 +129,7 @@ def bind(system: TwinSystem, ground: Ground, state: TwinState, queue: int, rng: 
 
 
 @lean
-def _lane(system: TwinSystem, ground: Ground, state: TwinState, queue: int, rng: np.random.Generator) -> int:
+def _lane(system: TwinSystem, layout: Layout, state: TwinState, queue: int, rng: np.random.Generator) -> int:
     """Return the lane of the first tuple of an out-queue, NONE if no possible lane has capacity."""
     kind, first = system.bound[queue], system.lanes[queue]
     width = system.lanes[queue + 1] - first
@@ -145,14 +145,14 @@ def _lane(system: TwinSystem, ground: Ground, state: TwinState, queue: int, rng:
         return int(first + turn)
     if kind == TWO_KEYS:
         return _of_two(system, state, queue, rng)
-    begin, width = ground.choice[queue, 0], ground.choice[queue, 1] - ground.choice[queue, 0]
+    begin, width = layout.choice[queue, 0], layout.choice[queue, 1] - layout.choice[queue, 0]
     for step in range(width):
         place = turn + step
         if place >= width:
             place -= width
         if place >= width:  # fewer tasks are near than at the time of this turn
             place = step
-        lane = ground.near[begin + place]
+        lane = layout.near[begin + place]
         if _room(system, state, lane) > 0:
             state.queues[queue, TURN] = place + 1 if place + 1 < width else 0
             return int(lane)
@@ -185,7 +185,7 @@ def _room(system: TwinSystem, state: TwinState, lane: int) -> int:
 
 
 @lean
-def send_frame(system: TwinSystem, ground: Ground, state: TwinState, lane: int, now: float) -> None:
+def send_frame(system: TwinSystem, layout: Layout, state: TwinState, lane: int, now: float) -> None:
     """Send the tuples that wait in a lane as one frame, as far as credit allows."""
     rows, lists = state.rows, state.lists
     number = system.in_lanes + lane
@@ -204,33 +204,33 @@ def send_frame(system: TwinSystem, ground: Ground, state: TwinState, lane: int, 
     lists[number, COUNT] = waiting - amount
     state.lanes[lane, CREDITS] -= amount
     state.queues[system.queue[lane], BACKLOG] -= amount
-    step = ground.way[lane]
+    step = layout.path[lane]
     rows[frame, LAST] = last
     rows[frame, SIZE] = amount
     rows[frame, STEP] = step
     state.times[frame, SENT] = now
     join_chain(state, lane, frame)
-    enter_pipe(system, ground, state, frame, ground.pipes[step], now)
+    enter_pipe(system, layout, state, frame, layout.pipes[step], now)
 
 
 @lean
-def vary(system: TwinSystem, ground: Ground, state: TwinState, rng: np.random.Generator) -> None:
+def vary(system: TwinSystem, layout: Layout, state: TwinState, rng: np.random.Generator) -> None:
     """Send the frames whose latency varies."""
     for place in range(1, state.varied[0] + 1):
-        _travel(system, ground, state, state.varied[place], rng)
+        _travel(system, layout, state, state.varied[place], rng)
 
 
 @lean
-def _travel(system: TwinSystem, ground: Ground, state: TwinState, frame: int, rng: np.random.Generator) -> None:
+def _travel(system: TwinSystem, layout: Layout, state: TwinState, frame: int, rng: np.random.Generator) -> None:
     """Draw the travel time of a frame once its card is free, and insert it into its pipe by departure time.
 
     The time is lognormal. A frame that would overtake another of its lane leaves together with it.
     """
     rows, times, lists, before = state.rows, state.times, state.lists, state.before
-    pipe = ground.pipes[rows[frame, STEP]]
-    spread = ground.spread[pipe]
+    pipe = layout.pipes[rows[frame, STEP]]
+    spread = layout.spread[pipe]
     factor = np.exp(spread * (rng.standard_normal() - 0.5 * spread))  # its mean is 1
-    leaves = times[frame, EXIT] + ground.latency[pipe] * factor
+    leaves = times[frame, EXIT] + layout.latency[pipe] * factor
     number, passed = system.in_pipes + pipe, 0
     count, ahead, behind = lists[number, COUNT], lists[number, TAIL], NONE
     for _ in range(count):

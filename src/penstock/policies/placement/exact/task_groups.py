@@ -37,7 +37,7 @@ class Exchange(NamedTuple):
 def group_tasks(view: PlacementView, wired: bool) -> tuple[Group, ...]:
     """Group the tasks; `wired`: it matters with whom they exchange tuples."""
     tasks = view.tasks
-    apart = _told_apart(view) if wired else frozenset()
+    apart = _distinguished_tasks(view) if wired else frozenset()
     rivals = frozenset() if view.conflicts is None else frozenset(np.flatnonzero(view.conflicts.any(axis=0)).tolist())
     members: dict[Hashable, list[int]] = {}
     for task in range(tasks.number):
@@ -77,7 +77,7 @@ def exchanges(view: PlacementView, groups: tuple[Group, ...]) -> tuple[Exchange,
     return tuple(found)
 
 
-def _told_apart(view: PlacementView) -> frozenset[int]:
+def _distinguished_tasks(view: PlacementView) -> frozenset[int]:
     """Return the tasks that a stream treats differently from others of their component."""
     tasks = view.tasks
     apart: set[int] = set()

@@ -18,7 +18,7 @@ class SlotSeries(NamedTuple):
     fairness: Floats  # Jain's index of the lengths of out-queues; NaN if all are empty
 
 
-class Outcome(NamedTuple):
+class SlottedResult(NamedTuple):
     """Means over the slots after the warm-up, and over the tuples that arrived in them.
 
     A tuple's response time is the number of slots from its arrival until everything that follows from it was served; 0
@@ -43,7 +43,7 @@ class Outcome(NamedTuple):
     series: SlotSeries
 
 
-def measure(arrived: Longs, roots: Longs, counts: SlotCounts, warm_up: int, beta: float) -> Outcome:
+def measure(arrived: Longs, roots: Longs, counts: SlotCounts, warm_up: int, beta: float) -> SlottedResult:
     """Summarise a simulation."""
     slots = arrived.shape[1]
     due, done = roots[:, DUE], roots[:, DONE]
@@ -54,7 +54,7 @@ def measure(arrived: Longs, roots: Longs, counts: SlotCounts, warm_up: int, beta
     backlog = counts.queued_in + beta * counts.queued_out  # (12)
     fairness = counts.fairness[after]
     waited = fairness[~np.isnan(fairness)]
-    return Outcome(
+    return SlottedResult(
         response=float(responses.mean()) if len(responses) else 0.0,
         response_p99=float(np.percentile(responses, 99)) if len(responses) else 0.0,
         response_max=float(responses.max(initial=0)),

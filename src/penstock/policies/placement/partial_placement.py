@@ -13,7 +13,7 @@ from penstock.policies.api import PlacementView
 from penstock.policies.placement.transports import Streams, streams_of
 
 
-class Asked(NamedTuple):
+class Workload(NamedTuple):
     """Tasks to be placed; T tasks, C components, R resources beside cpu."""
 
     first: Ints  # [C + 1] number of the component's first task; the last entry is T
@@ -27,7 +27,7 @@ class Asked(NamedTuple):
     streams: Streams
 
 
-class Offered(NamedTuple):
+class Capacities(NamedTuple):
     """Capacities of the cluster; M machines, S slots."""
 
     first: Ints  # [M + 1] number of the machine's first slot; the last entry is S
@@ -56,7 +56,7 @@ class Placed(NamedTuple):
     gain_on: Floats  # [C, M] tuples that they process per source tuple
 
 
-class Room(NamedTuple):
+class Scratch(NamedTuple):
     """Scratch space; V nodes, A arcs, L links, M machines, G groups, C components, T tasks."""
 
     width: Floats  # [V] of one tree
@@ -76,14 +76,14 @@ class Room(NamedTuple):
     seen: Ints  # [M]
     touched: Bools  # [G]
     closed: Bools  # [C]
-    ways: Bools  # [C, C]
+    reachable: Bools  # [C, C]
     listed: Ints  # [T]
 
 
-def asked_of(view: PlacementView) -> Asked:
+def workload_of(view: PlacementView) -> Workload:
     """Return the tasks of a view."""
     tasks = view.tasks
-    return Asked(
+    return Workload(
         first=tasks.first,
         component=tasks.component,
         gain=tasks.gain,
@@ -96,10 +96,10 @@ def asked_of(view: PlacementView) -> Asked:
     )
 
 
-def offered_by(view: PlacementView) -> Offered:
+def capacities_of(view: PlacementView) -> Capacities:
     """Return the capacities of a view's cluster."""
     slots, routed = view.slots, view.cluster.routed
-    return Offered(
+    return Capacities(
         first=slots.first,
         slot_cpu=slots.cpu[slots.first[:-1]],
         slot_memory=slots.memory_mb * (1 + MEMORY_SLACK),
@@ -113,38 +113,38 @@ def offered_by(view: PlacementView) -> Offered:
     )
 
 
-def nothing_placed(asked: Asked, offered: Offered) -> Placed:
+def empty_placement(workload: Workload, capacities: Capacities) -> Placed:
     """Allocate arrays for placed tasks."""
-    tasks, components, machines = len(asked.component), len(asked.first) - 1, len(offered.cpu)
+    tasks, components, machines = len(workload.component), len(workload.first) - 1, len(capacities.cpu)
     return Placed(
         np.empty(tasks, dtype=np.int32),
         np.empty(tasks, dtype=np.int32),
-        np.empty(len(offered.slot_memory)),
+        np.empty(len(capacities.slot_memory)),
         np.empty(machines),
-        np.empty(len(offered.slot_memory)),
+        np.empty(len(capacities.slot_memory)),
         np.empty(machines),
-        np.empty(offered.capacity.shape),
+        np.empty(capacities.capacity.shape),
         np.empty((components, machines)),
         np.empty((components, machines)),
     )
 
 
 @part
-def nobody_placed(placed: Placed, offered: Offered) -> None:
+def clear_placement(placed: Placed, capacities: Capacities) -> None:
     """Record that no task is placed."""
     placed.slot[:], placed.machine[:], placed.slot_load[:], placed.load[:] = -1, -1, 0.0, 0.0
     placed.used[:], placed.tasks_on[:], placed.gain_on[:] = 0.0, 0.0, 0.0
     for slot in range(len(placed.slot_free)):
-        placed.slot_free[slot] = offered.slot_memory[slot]
+        placed.slot_free[slot] = capacities.slot_memory[slot]
     for machine in range(len(placed.free)):
-        placed.free[machine] = offered.memory[machine]
+        placed.free[machine] = capacities.memory[machine]
 
 
-def room_for(asked: Asked, offered: Offered, groups: int) -> Room:
+def allocate_scratch(workload: Workload, capacities: Capacities, groups: int) -> Scratch:
     """Allocate scratch space."""
-    nodes, arcs, links = offered.links.nodes, len(offered.links.head), len(offered.links.bandwidth)
-    tasks, components, machines = len(asked.component), len(asked.first) - 1, len(offered.cpu)
-    return Room(
+    nodes, arcs, links = capacities.links.nodes, len(capacities.links.head), len(capacities.links.bandwidth)
+    tasks, components, machines = len(workload.component), len(workload.first) - 1, len(capacities.cpu)
+    return Scratch(
         np.empty(nodes),
         np.empty(nodes, dtype=np.int32),
         np.empty(nodes, dtype=np.int32),
@@ -168,11 +168,11 @@ def room_for(asked: Asked, offered: Offered, groups: int) -> Room:
 
 
 @stage
-def least_loaded(placed: Placed, offered: Offered, machine: int, memory: float) -> int:
+def least_loaded(placed: Placed, capacities: Capacities, machine: int, memory: float) -> int:
     """Return the least loaded slot of a machine with room for a task, ties by number; -1: none."""
     found = -1
     if placed.free[machine] >= memory:
-        for slot in range(offered.first[machine], offered.first[machine + 1]):
+        for slot in range(capacities.first[machine], capacities.first[machine + 1]):
             fits = placed.slot_free[slot] >= memory
             if fits and (found < 0 or placed.slot_load[slot] < placed.slot_load[found]):
                 found = slot
@@ -180,51 +180,54 @@ def least_loaded(placed: Placed, offered: Offered, machine: int, memory: float) 
 
 
 @part
-def able(asked: Asked, offered: Offered, task: int, machine: int) -> bool:
+def able(workload: Workload, capacities: Capacities, task: int, machine: int) -> bool:
     """Return whether a machine has some of every resource beside cpu that a task needs."""
-    for resource in range(offered.capacity.shape[1]):
-        if asked.needs[task, resource] != 0.0 and not offered.capacity[machine, resource] > 0.0:
+    for resource in range(capacities.capacity.shape[1]):
+        if workload.needs[task, resource] != 0.0 and not capacities.capacity[machine, resource] > 0.0:
             return False
     return True
 
 
 @part
-def conflicting(asked: Asked, placed: Placed, task: int, machine: int) -> bool:
+def conflicting(workload: Workload, placed: Placed, task: int, machine: int) -> bool:
     """Return whether a machine has a task that this one may not share a machine with."""
-    if asked.conflicts.shape[0] > 0:
+    if workload.conflicts.shape[0] > 0:
         for other in range(len(placed.machine)):
-            if placed.machine[other] == machine and asked.conflicts[asked.component[task], asked.component[other]]:
+            if (
+                placed.machine[other] == machine
+                and workload.conflicts[workload.component[task], workload.component[other]]
+            ):
                 return True
     return False
 
 
 @part
-def put(placed: Placed, asked: Asked, offered: Offered, task: int, machine: int) -> None:
+def put(placed: Placed, workload: Workload, capacities: Capacities, task: int, machine: int) -> None:
     """Place a task in the least loaded slot of a machine that has room for it."""
-    slot = least_loaded(placed, offered, machine, asked.memory[task])
+    slot = least_loaded(placed, capacities, machine, workload.memory[task])
     placed.slot[task], placed.machine[task] = slot, machine
-    placed.slot_load[slot] += asked.work[task]
-    placed.load[machine] += asked.work[task]
-    placed.slot_free[slot] -= asked.memory[task]
-    placed.free[machine] -= asked.memory[task]
+    placed.slot_load[slot] += workload.work[task]
+    placed.load[machine] += workload.work[task]
+    placed.slot_free[slot] -= workload.memory[task]
+    placed.free[machine] -= workload.memory[task]
     for resource in range(placed.used.shape[1]):
-        placed.used[machine, resource] += asked.needs[task, resource]
-    if asked.gain[task] > 0.0:  # a task without tuples exchanges none
-        placed.tasks_on[asked.component[task], machine] += 1.0
-        placed.gain_on[asked.component[task], machine] += asked.gain[task]
+        placed.used[machine, resource] += workload.needs[task, resource]
+    if workload.gain[task] > 0.0:  # a task without tuples exchanges none
+        placed.tasks_on[workload.component[task], machine] += 1.0
+        placed.gain_on[workload.component[task], machine] += workload.gain[task]
 
 
 @stage
-def exchanged(asked: Asked, placed: Placed, flow: int, task: int, sends: bool, bits: Floats) -> None:
+def set_exchange(workload: Workload, placed: Placed, flow: int, task: int, sends: bool, bits: Floats) -> None:
     """Set the bits per source tuple that a task sends over a stream to the tasks on every machine, or receives. [M]"""
-    streams, other = asked.streams, asked.streams.target[flow] if sends else asked.streams.source[flow]
-    heard, number = streams.heard[flow], task - asked.first[asked.component[task]]
-    amount = (asked.gain[task] if sends else 1.0) * streams.share[flow] * streams.tuple_bytes[flow] * BITS
+    streams, other = workload.streams, workload.streams.target[flow] if sends else workload.streams.source[flow]
+    heard, number = streams.heard[flow], task - workload.first[workload.component[task]]
+    amount = (workload.gain[task] if sends else 1.0) * streams.share[flow] * streams.tuple_bytes[flow] * BITS
     if heard == FORWARD:
-        partner = asked.first[other] + number
-        at_only(bits, placed.machine[partner], amount if sends else asked.gain[partner] * amount)
+        partner = workload.first[other] + number
+        at_only(bits, placed.machine[partner], amount if sends else workload.gain[partner] * amount)
     elif heard == GLOBAL and sends:
-        at_only(bits, placed.machine[asked.first[other]], amount)
+        at_only(bits, placed.machine[workload.first[other]], amount)
     elif heard == GLOBAL and number > 0:
         bits[:] = 0.0
     else:

@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.model.kernel import kernel, part, stage
 from penstock.model.taskgraph import Bools, Floats, Ints
-from penstock.policies.placement.partly_placed import Asked, Placed, Room
+from penstock.policies.placement.partial_placement import Placed, Scratch, Workload
 from penstock.policies.placement.transports import Between, set_between
 
 
@@ -37,23 +37,23 @@ class Partners(NamedTuple):
 
 
 @kernel
-def group_alike(asked: Asked, between: Between) -> Groups:
+def group_equivalent(workload: Workload, between: Between) -> Groups:
     """Return groups of the tasks that are not pinned: of a component, with equal gain and no partner of their own."""
-    number = len(asked.component)
+    number = len(workload.component)
     of, following = np.full(number, -1, dtype=np.int32), np.full(number, -1, dtype=np.int32)
     first, last = np.empty(number, dtype=np.int32), np.empty(number, dtype=np.int32)
     groups = 0
     for task in range(number):
-        if asked.pin[task] >= 0:
+        if workload.pin[task] >= 0:
             continue
-        component = asked.component[task]
-        single = asked.first[component + 1] - asked.first[component] > 1 and has_partners(between, component)
+        component = workload.component[task]
+        single = workload.first[component + 1] - workload.first[component] > 1 and has_partners(between, component)
         found = -1 if single else groups - 1
         for _ in range(groups):
-            if found < 0 or asked.component[first[found]] != component:
+            if found < 0 or workload.component[first[found]] != component:
                 found = -1
                 break
-            if asked.gain[first[found]] == asked.gain[task]:
+            if workload.gain[first[found]] == workload.gain[task]:
                 break
             found -= 1
         if found < 0:
@@ -62,9 +62,9 @@ def group_alike(asked: Asked, between: Between) -> Groups:
             following[last[found]] = task
         of[task], last[found] = found, task
     first = first[:groups].copy()
-    component = asked.component[first]
-    left, receives = np.ones(groups, dtype=np.bool_), asked.gain[first] > 0.0
-    return Groups(of, following, first, left, component, first - asked.first[component], receives)
+    component = workload.component[first]
+    left, receives = np.ones(groups, dtype=np.bool_), workload.gain[first] > 0.0
+    return Groups(of, following, first, left, component, first - workload.first[component], receives)
 
 
 @part
@@ -84,7 +84,7 @@ def no_partners(groups: int) -> Partners:
 
 
 @part
-def pass_on(groups: Groups, placed: Placed, task: int) -> None:
+def advance_group(groups: Groups, placed: Placed, task: int) -> None:
     """Record that a task is placed: its group's next task follows."""
     group = groups.of[task]
     if group >= 0:
@@ -97,32 +97,32 @@ def pass_on(groups: Groups, placed: Placed, task: int) -> None:
 
 
 @part
-def reach_anew(asked: Asked, placed: Placed, task: int, between: Between, room: Room) -> bool:
+def update_reach(workload: Workload, placed: Placed, task: int, between: Between, room: Scratch) -> bool:
     """Return whether placing a task changed which other tasks are reached, beyond adding some.
 
     If so, `between` is updated: nothing is reached through a component whose tasks are all placed.
     """
     for component in range(len(room.closed)):
         room.closed[component] = True
-        for other in range(asked.first[component], asked.first[component + 1]):
+        for other in range(workload.first[component], workload.first[component + 1]):
             room.closed[component] &= placed.machine[other] >= 0
-    if not room.closed[asked.component[task]]:
+    if not room.closed[workload.component[task]]:
         return False
-    set_between(between, asked.streams, asked.first, asked.gain, room.closed, room.ways)
+    set_between(between, workload.streams, workload.first, workload.gain, room.closed, room.reachable)
     return True
 
 
 @stage
-def list_one_of_each(asked: Asked, placed: Placed, between: Between, room: Room) -> int:
+def list_one_of_each(workload: Workload, placed: Placed, between: Between, room: Scratch) -> int:
     """List one placed task of every component on every machine, or all if tasks have partners of their own.
 
     Returns their number.
     """
     number = 0
     room.seen[:] = -1
-    for component in range(len(asked.first) - 1):
+    for component in range(len(workload.first) - 1):
         every = has_partners(between, component)
-        for task in range(asked.first[component], asked.first[component + 1]):
+        for task in range(workload.first[component], workload.first[component + 1]):
             machine = placed.machine[task]
             if machine >= 0 and (every or room.seen[machine] != component):
                 room.seen[machine] = component
@@ -133,13 +133,13 @@ def list_one_of_each(asked: Asked, placed: Placed, between: Between, room: Room)
 
 @stage
 def find_partners(
-    partners: Partners, groups: Groups, between: Between, asked: Asked, placed: Placed, task: int, sends: bool
+    partners: Partners, groups: Groups, between: Between, workload: Workload, placed: Placed, task: int, sends: bool
 ) -> int:
     """List the remaining groups that send to a placed task, or that it sends to, and return their number.
 
     Directly, or through others.
     """
-    component, found = asked.component[task], 0
+    component, found = workload.component[task], 0
     here = placed.tasks_on[component, placed.machine[task]]
     for group in range(len(groups.component)):
         source, target = (groups.component[group], component) if sends else (component, groups.component[group])
@@ -147,7 +147,7 @@ def find_partners(
         if not (groups.left[group] and groups.receives[group] and 0.0 < each < np.inf):
             continue
         count = 1.0 if paired else here
-        if count > 0.0 and (not paired or groups.number[group] == task - asked.first[component]):
+        if count > 0.0 and (not paired or groups.number[group] == task - workload.first[component]):
             partners.group[found], partners.each[found] = group, each
             partners.number[found], partners.paired[found] = count, paired
             found += 1
