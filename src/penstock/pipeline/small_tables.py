@@ -13,7 +13,7 @@ PARTITION_BYTES = 4_000_000  # of telemetry in Parquet, some 50,000 records: eno
 
 SMALL = {
     "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",  # a job per shuffle; from 0.4 million records on it saves a tenth of the time
+    "spark.sql.adaptive.enabled": "false",  # it costs a job per shuffle, and pays from 0.4 million records on
     "spark.sql.codegen.wholeStage": "false",  # compiling a query takes longer than running it
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
