@@ -11,10 +11,13 @@ from pyspark.sql import functions as sf
 
 PARTITION_BYTES = 4_000_000  # of telemetry in Parquet, some 50,000 records: enough to be worth a task
 
-MANY = 8  # partitions from which on Spark's adaptive execution saves more than it costs, a job per shuffle
-
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""For so few rows that compiling a query takes longer than running it."""
+SMALL = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",  # it costs a job per shuffle, and pays from 0.4 million records on
+    "spark.sql.codegen.wholeStage": "false",  # compiling a query takes longer than running it
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Settings for so few rows that they fit into one partition."""
 
 
 def collect_tables(frames: Mapping[str, DataFrame]) -> dict[str, pa.Table]:
@@ -35,16 +38,9 @@ def as_literal(spark: SparkSession, table: pa.Table, like: DataFrame) -> DataFra
 
 @contextmanager
 def partitions_for(spark: SparkSession, files: Sequence[Path]) -> Iterator[int]:
-    """Yield a number of partitions that suits the files, and configure Spark for it in the meantime.
-
-    Few files: shuffles use the same number, so Spark need not determine it. One partition: Spark compiles nothing.
-    """
+    """Yield a number of partitions that suits the files; if it is one, configure Spark for that in the meantime."""
     count = max(1, -(-sum(path.stat().st_size for path in files) // PARTITION_BYTES))
-    wanted: dict[str, str] = {}
-    if count < MANY:
-        wanted |= {"spark.sql.shuffle.partitions": str(count), "spark.sql.adaptive.enabled": "false"}
-    if count == 1:
-        wanted |= INTERPRETED
+    wanted = SMALL if count == 1 else {}
     before = {name: spark.conf.get(name) for name in wanted}
     for name, value in wanted.items():
         spark.conf.set(name, value)
