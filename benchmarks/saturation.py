@@ -3,8 +3,8 @@
 First, 500 random graphs (forks, joins, keyed, forward, global, copied and local streams, one or two sources of several
 tasks) on random clusters, a third each without network limits, with network cards, with routed links; one random
 placement each. The estimates are planning's, the bottleneck if streams split evenly, and a linear program that splits
-shuffled streams freely. Buffers are an eighth of the runtime's, so that queues fill sooner; they do not affect the
-result. Times are process time per placement, in a batch.
+shuffled streams freely. Buffers are an eighth of the runtime's, so that queues fill sooner; at these rates they do not
+affect the result. Times are process time per placement, in a batch.
 
 Then, plans of named applications on named clusters: of the placements of several policies, the best by estimate, and
 what the twin sustains with it, relative to the maximum over all of them.
@@ -39,16 +39,12 @@ from penstock.workloads.clusters import cluster
 
 GRAPHS = 500
 BATCH = 100
-WINDOW, FULL = 128, 512  # tuples: of a channel, of an out-queue
-SPAN, PLAN_SPAN = (
-    2_000,
-    250,
-)  # source tuples of the first interval: of graphs, of plans, with more tuples per source tuple
+WINDOW, FULL, SPAN = 128, 512, 2_000  # tuples: of a channel, of an out-queue, of the first interval
 APPLICATIONS = (
     "word-count",
     "log-processing",
     "continuous-queries-small",
-    "top-speed-windowing",
+    "word-count-two-sources",
     "synthetic-communication",
     "face-detection",
 )
@@ -101,12 +97,14 @@ class Case(NamedTuple):
 
     evaluator: Evaluator
     placement: Placement
-    span: int = SPAN
 
     @property
     def twin_tps(self) -> float:
         """Maximum rate that the twin sustains."""
-        small = mock.patch.object(system, "FULL", FULL), mock.patch.object(twin, "SPAN_TUPLES", self.span)
+        small = (
+            mock.patch.object(system, "FULL", FULL),
+            mock.patch.object(twin, "SPAN_TUPLES", SPAN),
+        )
         with small[0], small[1]:
             made = Twin(self.application, self.evaluator.cluster, Costs(window=WINDOW))
             return made.maximum_tps(self.placement.slots, routes=self.placement.routes)
@@ -353,7 +351,7 @@ def plans(application_name: str, cluster_name: str) -> list[tuple[float, float, 
             continue
         bare = Placement(decision.result.slots, decision.result.routes)
         if (key := repr(bare)) not in sustained:
-            sustained[key] = Case(planner.evaluator, bare, PLAN_SPAN).twin_tps
+            sustained[key] = Case(planner.evaluator, bare).twin_tps
         found.append((decision.evaluation.throughput_tps, decision.evaluation.even_tps, sustained[key]))
     return found
 

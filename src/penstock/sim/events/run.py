@@ -54,9 +54,9 @@ from penstock.sim.events.system import TwinSystem
 if TYPE_CHECKING:
     import pyarrow as pa
 
-CHUNK_S = 10.0  # maximum time span of source tuples drawn at once
+CHUNK_S = 10.0  # maximum time span of source tuples drawn at once, except for the fewest
 SUPPLIES = 8  # supplies per period in which saturated sources take the tuples that the supply is ahead
-CHUNK = 500_000  # maximum number of source tuples drawn, if the rate is known
+CHUNK, FEWEST = 500_000, 100  # maximum and minimum number of source tuples drawn, if the rate is known
 
 _MORE: dict[int, Callable[[TwinState], TwinState]] = {
     loop.ROWS: more_rows,
@@ -212,7 +212,9 @@ class TwinRun:
             return self.now + self._supply_chunk_s
         if self._recorder is not None:
             return float(np.floor(self.now / INTERVAL_S + 1e-9) + 1.0) * INTERVAL_S
-        return self.now + (CHUNK_S if self._rate == 0 else min(CHUNK_S, max(0.01, CHUNK / self._rate)))
+        if self._rate == 0:
+            return self.now + CHUNK_S
+        return self.now + max(min(CHUNK_S, max(0.01, CHUNK / self._rate)), FEWEST / self._rate)
 
     def _go_on(self, until: float) -> None:
         """Handle all events up to a time."""

@@ -13,10 +13,12 @@ from penstock.model.errors import InvalidInput, UnknownName, nearest
 from penstock.model.instance import Instance
 from penstock.model.placement import Hop, Placement
 from penstock.model.routes import hop_bits
+from penstock.model.taskgraph import Floats
 from penstock.model.topology import Application
 from penstock.sim.events.layout import PathTable
 from penstock.sim.events.run import TwinRun, TwinSetup
-from penstock.sim.events.system import TwinSystem, build_twin_system
+from penstock.sim.events.span import TwinSpan
+from penstock.sim.events.system import NEAR, TURNS, TwinSystem, build_twin_system
 from penstock.workloads.arrivals import Constant, Poisson
 
 OVERLOAD = 2.0  # relative to the capacity with evenly split streams
@@ -106,24 +108,36 @@ class Twin:
         """Return whether queues stay bounded if source tuples arrive evenly at a rate.
 
         Spans double until the number of tuples in the system stays the same, or only that at the sources grows, and the
-        next span confirms it. A backlog whose growth slows down is bounded.
+        next span confirms it. A backlog whose growth slows down is bounded. So may be one whose tuples wait for less
+        time than it takes to fill the windows of lanes to the same slot: full ones give way to the source.
         """
         slot = SPAN_TUPLES / rate_tps
         rates = {name: Constant(rate=rate, slot=slot) for name, rate in self._shared(rate_tps).items()}
         run = self.start(slots, rates=rates, seed=seed, routes=routes)
         length, waiting, inside, growth, bounded, growing = FIRST * SPAN_TUPLES / rate_tps, 0, 0, 0.0, 0, 0
+        queue = np.zeros(self._system.tasks)
         for _ in range(TRIALS):
             span = run.advance(length)
             before, growth = growth, (span.waiting - waiting) / span.offered
             grown = (span.in_flight - inside) / span.offered
-            settled = grown <= STEADY / 2
+            settled = grown <= STEADY / 2 and not self._gives_way(slots, span, queue)
             bounded = bounded + 1 if growth + grown <= STEADY / 2 else 0
             growing = growing + 1 if settled and growth > max(STEADY, SLOWER * before) else 0
             if AGREE in (bounded, growing):
                 break
             length *= 1 if bounded or growing else 2
-            waiting, inside = span.waiting, span.in_flight
+            waiting, inside, queue = span.waiting, span.in_flight, span.queue.astype(np.float64)
         return bounded == AGREE or (settled and growing < AGREE and growth < SLOWER * before)
+
+    def _gives_way(self, slots: Sequence[int], span: TwinSpan, queue: Floats) -> bool:
+        """Return whether lanes may yet give way to a source in the slot of their task; queue: before the span."""
+        placed, system = np.asarray(slots), self._system
+        grows = system.source & (span.queue - queue > STEADY * span.taken)
+        wait_s = np.zeros(self.instance.slots.number)
+        np.maximum.at(wait_s, placed[grows], span.queue[grows] * span.seconds / np.maximum(span.taken[grows], 1))
+        beside = wait_s[placed[system.target]]
+        chosen = np.isin(system.bound, (TURNS, NEAR))[system.queue] & (span.edge_tuples > 0)
+        return bool((chosen & (beside > 0) & (span.edge_tuples * beside < system.window * span.seconds)).any())
 
     def saturated_tps(
         self, slots: Sequence[int], seed: int = 0, routes: Mapping[Hop, tuple[int, ...]] | None = None
