@@ -11,8 +11,8 @@ from rich.table import Table
 from penstock.cli.formatting import LONGEST_NAME, phase_labels, plural
 from penstock.cli.inputs import JsonOption, MasterOption, RunsOption, refuse_master
 from penstock.cli.output import console, duration, number, print_json, print_line, size, table
-from penstock.cli.report_plots import plot_report
 from penstock.cli.progress import spinning
+from penstock.cli.report_plots import plot_report
 from penstock.cli.spark import on_spark
 from penstock.pipeline.report import run_report, telemetry_folder
 from penstock.pipeline.report_rows import EdgeTimes, Latencies, PhaseResult, Report
