@@ -15,7 +15,6 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from penstock.cli.output import neutral, print_json
 from penstock.cli.tree import SETTINGS, commands
 from penstock.model.errors import PenstockError
 
@@ -120,6 +119,8 @@ def is_for_user(record: logging.LogRecord) -> bool:
 
 def _end(message: str, code: int, field: str = "") -> NoReturn:
     """Print why a command ends, and end it: a line on stderr, or with --json an object on stdout."""
+    from penstock.cli.output import neutral, print_json  # imports rich and numpy, which help does not need
+
     text = " ".join(message.split())
     if "--json" in sys.argv[1:]:
         print_json({"error": {"message": text, "field": field or None, "exit_code": code}})
