@@ -114,7 +114,8 @@ class Twin:
         slot = SPAN_TUPLES / rate_tps
         rates = {name: Constant(rate=rate, slot=slot) for name, rate in self._shared(rate_tps).items()}
         run = self.start(slots, rates=rates, seed=seed, routes=routes)
-        length, waiting, inside, growth, bounded, growing = FIRST * SPAN_TUPLES / rate_tps, 0, 0, 0.0, 0, 0
+        length, waiting, inside, growth = FIRST * SPAN_TUPLES / rate_tps, 0, 0, 0.0
+        bounded = growing = slowing = 0
         queue = np.zeros(self._system.tasks)
         for _ in range(TRIALS):
             span = run.advance(length)
@@ -123,11 +124,12 @@ class Twin:
             settled = grown <= STEADY / 2 and not self._gives_way(slots, span, queue)
             bounded = bounded + 1 if growth + grown <= STEADY / 2 else 0
             growing = growing + 1 if settled and growth > max(STEADY, SLOWER * before) else 0
+            slowing = slowing + 1 if settled and growth < SLOWER * before else 0
             if AGREE in (bounded, growing):
                 break
             length *= 1 if bounded or growing else 2
             waiting, inside, queue = span.waiting, span.in_flight, span.queue.astype(np.float64)
-        return bounded == AGREE or (settled and growing < AGREE and growth < SLOWER * before)
+        return bounded == AGREE or slowing >= AGREE
 
     def _gives_way(self, slots: Sequence[int], span: TwinSpan, queue: Floats) -> bool:
         """Return whether lanes may yet give way to a source in the slot of their task; queue: before the span."""
