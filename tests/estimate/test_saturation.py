@@ -22,7 +22,7 @@ from penstock.model.topology import Application, Component, Grouping, Kind, Stre
 from penstock.sim.events import Twin
 
 SEEDS = range(60)
-NOISE = 0.015  # of what the twin measures
+NOISE = 0.025  # of the maximum that the twin finds
 
 
 class Rates(NamedTuple):
@@ -91,7 +91,7 @@ def test_the_estimate_agrees_with_the_twin(record_property: Callable[[str, objec
     for name, ratio in (("estimate", estimate), ("even", even)):
         record_property(name, np.percentile(ratio, (0, 5, 25, 50, 75, 95, 100)).round(3).tolist())
     assert np.mean(np.abs(estimate - 1) <= 0.02) >= 0.9
-    assert np.mean(np.abs(estimate - 1) <= 0.05) >= 0.95
+    assert np.mean(np.abs(estimate - 1) <= 0.05) >= 0.93
     assert np.mean(np.abs(estimate - 1) <= 0.10) >= 0.97
 
 
