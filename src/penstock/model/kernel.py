@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from time import perf_counter
+from time import thread_time
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -96,12 +96,12 @@ class _Gradual:
     def _interpret(self, *args: Any) -> Any:
         if self._plain is None:
             self._plain = interpreted(self._kernel)
-        started = perf_counter()
+        started = thread_time()
         try:
             with np.errstate(all="ignore"):
                 return _as_compiled(self._plain(*args))
         finally:
-            self._seconds += perf_counter() - started
+            self._seconds += thread_time() - started
 
 
 def _as_compiled(value: Any) -> Any:
