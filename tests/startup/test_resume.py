@@ -270,7 +270,7 @@ def test_where_no_checkpoint_is_whole_it_does_not_begin_anew(tmp_path: Path) -> 
         damage(info, number)
     told = refused(FileProblem, info)
     assert told.startswith(f"run {info.run} has no checkpoint that is whole, and has published from some: checkpoint 2")
-    assert told.endswith("; put back a copy, or start a new run in its place")
+    assert told.endswith("; restore a copy, or start a new run in its place")
 
 
 def test_a_format_that_is_not_known_is_refused_though_an_older_checkpoint_is_there(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_rates_placements_as_an_even_split_does(case: Case, seed: int) -> None:
         rate, powers = refinement.rate(problem, scratch, log, row, order, np.inf, 0.0)
         same = interpreted(refinement.rate)(problem, scratch, log, row, order, np.inf, 0.0)
         assert rate == pytest.approx(expected, rel=1e-9), f"seed {seed}"
-        assert same == (rate, powers)
+        assert same == pytest.approx((rate, powers), rel=1e-12)  # compiled sums differ in their last digits
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -83,6 +83,11 @@ class TwinSpan:
         """Mean time of every task from start to end of the service of a tuple. [T]"""
         return _ratio(self.busy_s, self.processed)
 
+    @property
+    def wait_s(self) -> Floats:
+        """Mean time that tuples waited in front of every task. [T]"""
+        return _ratio(self.waited_s, self.taken)
+
 
 def _ratio(total: Floats, number: Longs) -> Floats:
     mean: Floats = np.divide(total, number, out=np.full(len(total), np.nan), where=number > 0)
