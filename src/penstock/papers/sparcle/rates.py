@@ -199,7 +199,8 @@ def _best(name: str, rows: pd.DataFrame) -> Claim:
         "highest median, 1 % slack",
         medians[names.CANONICAL] >= 0.99 * max(rivals.values()),
         "medians. HEFT is not among the baselines of the paper's simulations; it places tasks near their inputs and "
-        f"has {medians[names.HEFT]:.2f}. Our default {medians[names.SPARCLE]:.2f}, refined {medians[names.REFINED]:.2f}",
+        f"has {medians[names.HEFT]:.2f}. Our default {medians[names.SPARCLE]:.2f}, "
+        f"refined {medians[names.REFINED]:.2f}",
     )
 
 
