@@ -87,9 +87,9 @@ def show_report(report: Report) -> None:
 
 
 def _found(run: str | None, runs: Path) -> Path:
-    if run is None or (runs / run / INFO).is_file():
-        return find_run(run, runs).path
-    return Path(run) if Path(run).is_dir() else find_run(run, runs).path  # a folder of telemetry alone is enough
+    if run is not None and (runs / run / INFO).is_file():
+        return runs / run
+    return Path(run) if run and Path(run).is_dir() else find_run(run, runs).path  # a folder of telemetry is enough
 
 
 def _run(folder: Path, target: Path, master: str | None, settle: float, quiet: bool) -> Report:
