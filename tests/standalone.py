@@ -24,11 +24,11 @@ def standalone(folder: Path, workers: int = 2, cores: int = 2) -> Iterator[str]:
     processes: list[subprocess.Popen[bytes]] = []
     try:
         (folder / "conf").mkdir(parents=True)
-        told = folder / "master.log"
-        processes.append(_start(folder, told, "master.Master", "--port", "0"))
-        (url,) = _wait_for(processes, told, r"Starting Spark master at (spark://\S+)", 1)
+        reported = folder / "master.log"
+        processes.append(_start(folder, reported, "master.Master", "--port", "0"))
+        (url,) = _wait_for(processes, reported, r"Starting Spark master at (spark://\S+)", 1)
         processes += [_start_worker(folder, url, number, cores) for number in range(workers)]
-        _wait_for(processes, told, r"Registering worker (\S+)", workers)
+        _wait_for(processes, reported, r"Registering worker (\S+)", workers)
         yield url
     finally:
         for process in reversed(processes):

@@ -46,8 +46,8 @@ class SkewedRun:
 
     def status(self) -> Status:
         counts = {"in": (sum(self.processed),), "split": self.processed, "out": (0,)}
-        told = [msgspec.structs.replace(one, processed=counts[one.name]) for one in self._status.components]
-        return msgspec.structs.replace(self._status, components=told)
+        reported = [msgspec.structs.replace(one, processed=counts[one.name]) for one in self._status.components]
+        return msgspec.structs.replace(self._status, components=reported)
 
     def latency(self, seconds: float) -> Latency | None:
         return self._status.latency if seconds > 0 else None

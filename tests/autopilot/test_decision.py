@@ -50,8 +50,8 @@ def test_a_decision_detects_changed_models_by_checksum(tmp_path: Path) -> None:
     assert len(made.inputs.checksum) == 64
     assert model_changed(made) == ""
     write_models(file, 2)
-    told = f"{file} now has the checksum {load_models(file).checksum[:12]}"
-    assert model_changed(made) == f"{told}; the decision used {made.inputs.checksum[:12]}"
+    reported = f"{file} now has the checksum {load_models(file).checksum[:12]}"
+    assert model_changed(made) == f"{reported}; the decision used {made.inputs.checksum[:12]}"
     assert likely_cause(made) == model_changed(made)
     file.unlink()
     assert "no longer exists" in model_changed(made)

@@ -143,7 +143,7 @@ def skewed(model: str, path: Path, **seen: float) -> Path:
 
 
 def test_with_skewed_keys_the_hot_task_is_moved_and_weighs_what_it_processes(crowded: str, tmp_path: Path) -> None:
-    """It shares m0 with work[0], source and sink, which declared loads could not tell it from."""
+    """It shares m0 with work[0], source and sink, from which declared loads could not separate it."""
     decision = read_ledger(skewed(crowded, tmp_path / "decisions.jsonl")).episodes[0].decision
     assert [move.task for move in decision.moves] == ["work[2]"]
     before = 4e-3 + 1e-4 * (0.9 * 290 + 0.1 * 10)  # (2.2): by shares of what `work` processes

@@ -180,8 +180,8 @@ def test_what_tuples_take_does_not_depend_on_how_many_cores_the_machine_of_a_pro
 
 
 def test_machines_have_what_their_workers_tell(seen: RunSummary) -> None:
-    (told,) = seen_cluster(on_real_machines(seen, 6.0)).machines
-    assert told == Machine(name="host", cores=6, slots=2, processes=2, memory_mb=2048.0)
+    (reported,) = seen_cluster(on_real_machines(seen, 6.0)).machines
+    assert reported == Machine(name="host", cores=6, slots=2, processes=2, memory_mb=2048.0)
     (silent,) = seen_cluster(on_real_machines(seen, None)).machines
     assert (silent.cores, silent.slots, silent.processes) == (2, 2, 2)
     real = on_real_machines(seen, 6.0)

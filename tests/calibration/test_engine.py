@@ -1,4 +1,4 @@
-"""The engine probes recover an engine's costs: those that the twin was told to charge."""
+"""The engine probes recover an engine's costs: those that the twin charges."""
 
 import msgspec
 import pytest

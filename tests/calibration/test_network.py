@@ -119,7 +119,7 @@ def timed(delay: float, variation: float, repeats: int, seed: int = 0) -> tuple[
 
 @pytest.mark.parametrize("variation", [0.0, 0.1, 0.3, 0.8])
 def test_recovers_how_delays_vary(variation: float) -> None:
-    """Within four standard errors of what quartiles tell."""
+    """Within four standard errors of the estimate from quartiles."""
     cluster, sent = timed(0.002, variation, repeats=200)
     found = measure_variation(cluster, sent)
     assert isinstance(found, Measured)

@@ -1,4 +1,4 @@
-"""What Spark sums up is what the records say; telemetry that tells nothing is refused in one line."""
+"""What Spark sums up is what the records say; telemetry without content is rejected in one line."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

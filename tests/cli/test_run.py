@@ -157,7 +157,7 @@ def safe() -> ps.Dataflow:
 
 
 class Tag(ps.Operator[str, str]):
-    """May have state, for all that anybody can tell."""
+    """May have state: nothing excludes it."""
 
 
 def unsure() -> ps.Dataflow:

@@ -113,8 +113,8 @@ def test_its_files_contain_each_row_once_after_a_move(guide: dict[str, Any], tmp
 
 
 def test_it_states_the_guarantee_of_its_application(guide: dict[str, Any]) -> None:
-    told = [str(promise) for promise in ps.guarantees(guide["flow"])]
-    assert "sink 'bad' (Console): at least once after a failure: its output cannot be withdrawn" in told
+    reported = [str(promise) for promise in ps.guarantees(guide["flow"])]
+    assert "sink 'bad' (Console): at least once after a failure: its output cannot be withdrawn" in reported
     assert all(promise.exactly_once for promise in ps.guarantees(guide["make"]()))
 
 

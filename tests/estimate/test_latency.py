@@ -285,8 +285,8 @@ def test_observed_loads_use_only_the_last_minutes(tmp_path: Path) -> None:
     assert all_of_it.edge_share[0] > 0.3
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_moves_do_not_change_loads(tmp_path: Path, told: bool) -> None:
+@pytest.mark.parametrize("reported", [True, False])
+def test_moves_do_not_change_loads(tmp_path: Path, reported: bool) -> None:
     """A window contains the work of a task that was on two machines, or, in older versions, omits it."""
     write_tables(tmp_path, seed=5)
     features, shares = shown(tmp_path)
@@ -295,12 +295,12 @@ def test_moves_do_not_change_loads(tmp_path: Path, told: bool) -> None:
     for row in features.to_pylist():
         if rng.random() < (0.1 if row["task"] == "split[1]" else 0.02):  # other tasks on the machine make it seem cheap
             row |= {"machine": None, "colocated": None, "used_cpu": None}
-        if told or row["machine"] is not None:
+        if reported or row["machine"] is not None:
             rows.append(row)
     found = Loads.observed(imaginary(), pa.Table.from_pylist(rows), shares)
     width = [w for w in WIDTHS.values() for _ in range(w)]
-    assert any(row["machine"] is None for row in rows) == told
-    assert len(rows) < len(features) or told
+    assert any(row["machine"] is None for row in rows) == reported
+    assert len(rows) < len(features) or reported
     assert found.task_tps == pytest.approx(RATE / np.array(width))
     assert found.task_share == pytest.approx(1 / np.array(width))
     assert found.edge_share == pytest.approx(np.full(12, 1 / 6))

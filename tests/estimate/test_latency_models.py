@@ -99,7 +99,7 @@ def test_rejects_consistently_changed_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         ({"version": 99}, "version 3"),
         ({"version": 1}, "version 3, got .* version 1; train again"),  # its features had other meanings
@@ -108,7 +108,7 @@ def test_rejects_consistently_changed_numbers(tmp_path: Path) -> None:
         ({"task_features": ["machine_cpu", "moon_phase"]}, "moon_phase"),
     ],
 )
-def test_rejects_another_version_or_other_features(tmp_path: Path, change: dict[str, object], told: str) -> None:
+def test_rejects_another_version_or_other_features(tmp_path: Path, change: dict[str, object], reported: str) -> None:
     path = tmp_path / "models.npz"
     save_models(some_models(), path)
     with np.load(path) as held:
@@ -117,7 +117,7 @@ def test_rejects_another_version_or_other_features(tmp_path: Path, change: dict[
     typed = msgspec.convert(header, latency_models._Header)
     header["checksum"] = latency_models._checksum(typed, arrays)
     np.savez(path, header=np.frombuffer(msgspec.json.encode(header), dtype=np.uint8), **arrays)
-    with pytest.raises(FileProblem, match=told):
+    with pytest.raises(FileProblem, match=reported):
         load_models(path)
 
 
@@ -137,16 +137,16 @@ def test_contains_no_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "reported"),
     [
         (chain(1, 2, 1, 1), "no component 'c3'"),
         (chain(1, 2), "a component 'c2'"),
         (Topology(name="x", components=chain(1, 1, 1).components, streams=(*chain(1, 1, 1).streams,)), ""),
     ],
 )
-def test_rejects_an_application_other_than_the_trained_one(other: Topology, told: str) -> None:
-    if not told:
+def test_rejects_an_application_other_than_the_trained_one(other: Topology, reported: str) -> None:
+    if not reported:
         some_models().check(other)
         return
-    with pytest.raises(InvalidInput, match=told):
+    with pytest.raises(InvalidInput, match=reported):
         some_models().check(other)

@@ -37,12 +37,12 @@ def test_reads_a_run_and_moves_its_tasks(tmp_path: Path) -> None:
             target.placement()
 
 
-@pytest.mark.parametrize("told", [2, 1])
-def test_explores_a_run_and_cuts_its_telemetry(tmp_path: Path, told: int) -> None:
+@pytest.mark.parametrize("reported", [2, 1])
+def test_explores_a_run_and_cuts_its_telemetry(tmp_path: Path, reported: int) -> None:
     with Served(tmp_path / "runs") as served:
         run = served.info.run
         events = [
-            record("event", 10.0 * n, "controller", event="apply", detail=f"explore-{n:03d}") for n in range(told)
+            record("event", 10.0 * n, "controller", event="apply", detail=f"explore-{n:03d}") for n in range(reported)
         ]
         roots = [
             record("root", at, root=number, id=number, task="in[0]", due=at, emitted=at)
@@ -58,11 +58,11 @@ def test_explores_a_run_and_cuts_its_telemetry(tmp_path: Path, told: int) -> Non
             served.info, target, out, Trials(2, 0.2, 0.2, 0.2, margin=0.1), Limits(moves=6, reading_s=0.1), flush_s=0.0
         )
         assert (index.live, index.left, done.skipped) == (True, "", 0)
-        assert ("no record of when explore-001 was applied" in index.stopped) == (told == 1)
-        assert list(index.runs) == ["explore-000", "explore-001"][:told]
+        assert ("no record of when explore-001 was applied" in index.stopped) == (reported == 1)
+        assert list(index.runs) == ["explore-000", "explore-001"][:reported]
         assert served.handle.placement == PLACEMENT
     found = {path.stem: record_roots(path) for path in out.glob("*.parquet")}
-    assert found == dict([("explore-000", [2]), ("explore-001", [3])][:told])
+    assert found == dict([("explore-000", [2]), ("explore-001", [3])][:reported])
 
 
 def test_refuses_a_run_whose_autopilot_is_on(tmp_path: Path) -> None:

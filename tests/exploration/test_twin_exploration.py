@@ -19,9 +19,9 @@ def explored(folder: Path, seed: int = 0) -> Index:
 
 
 def test_writes_a_run_for_each_placement_and_an_index(tmp_path: Path) -> None:
-    told = explored(tmp_path / "out")
-    index = msgspec.json.decode(told.save(tmp_path / "out").read_bytes(), type=Index)
-    assert index == told
+    reported = explored(tmp_path / "out")
+    index = msgspec.json.decode(reported.save(tmp_path / "out").read_bytes(), type=Index)
+    assert index == reported
     assert list(index.runs) == ["explore-000", "explore-001"]
     for name, one in index.runs.items():
         records = pq.read_table(tmp_path / "out" / f"{name}.parquet").to_pandas()

@@ -26,10 +26,10 @@ def arrive(truth: Synthetic, folder: Path) -> Spoilt:
         when = record["at"] - truth.shown(record["worker"], 0.0)
         files.setdefault((int(when // STEP_S), record["worker"]), []).append(record)
     last = max(number for number, _ in files)
-    told: dict[str, int] = {}
-    _repeat(files, last, told)
-    _spoil(files, last, told)
-    _delay(truth, files, last, told)
+    reported: dict[str, int] = {}
+    _repeat(files, last, reported)
+    _spoil(files, last, reported)
+    _delay(truth, files, last, reported)
     for (number, worker), rows in files.items():
         _write(folder / f"{worker}-{number:06d}.parquet", rows, number)
     whole = (folder / f"m1-{0:06d}.parquet").read_bytes()
@@ -38,21 +38,21 @@ def arrive(truth: Synthetic, folder: Path) -> Spoilt:
     (folder / "m1-empty.parquet").write_bytes(b"")  # is empty, and is skipped
     for name in ("m1-torn", "m1-text"):
         os.utime(folder / f"{name}.parquet", (2000, 2000))
-    told["unreadable file"] = 2
-    return Spoilt(folder, len(truth.records), told)
+    reported["unreadable file"] = 2
+    return Spoilt(folder, len(truth.records), reported)
 
 
-def _repeat(files: dict[tuple[int, str], list[Row]], last: int, told: dict[str, int]) -> None:
+def _repeat(files: dict[tuple[int, str], list[Row]], last: int, reported: dict[str, int]) -> None:
     """Duplicate some records: in the same file, in the next one, and a whole file under another name."""
     first = [row for row in files[0, "m0"] if row["kind"] != "clock"]
     files[0, "m0"] += first[:3]
     files[1, "m0"] += first[3:10]
     again = [row for row in files[last - 1, "m1"] if row["kind"] != "clock"]
     files[last, "m1-copy"] = again
-    told["duplicate"] = 3 + 7 + len(again)
+    reported["duplicate"] = 3 + 7 + len(again)
 
 
-def _spoil(files: dict[tuple[int, str], list[Row]], last: int, told: dict[str, int]) -> None:
+def _spoil(files: dict[tuple[int, str], list[Row]], last: int, reported: dict[str, int]) -> None:
     hop = next(row for row in files[1, "m1"] if row["kind"] == "hop")
     task = next(row for row in files[1, "m1"] if row["kind"] == "task")
     bad: list[tuple[str, dict[str, Any]]] = [
@@ -65,10 +65,10 @@ def _spoil(files: dict[tuple[int, str], list[Row]], last: int, told: dict[str, i
     ]
     for number, (reason, row) in enumerate(bad):
         files[number % last, "m1"].append(row)
-        told[reason] = told.get(reason, 0) + 1
+        reported[reason] = reported.get(reason, 0) + 1
 
 
-def _delay(truth: Synthetic, files: dict[tuple[int, str], list[Row]], last: int, told: dict[str, int]) -> None:
+def _delay(truth: Synthetic, files: dict[tuple[int, str], list[Row]], last: int, reported: dict[str, int]) -> None:
     """Add new records that are older than the lateness allows."""
     start = truth.shown("m1", 0.0)
     hop = next(row for row in files[0, "m1"] if row["kind"] == "hop")
@@ -80,8 +80,8 @@ def _delay(truth: Synthetic, files: dict[tuple[int, str], list[Row]], last: int,
     files[last, "m1"].append(held_back)
     if held_back in files[last, "m1-copy"]:
         files[last, "m1-copy"].remove(held_back)
-        told["duplicate"] -= 1
-    told["late"] = 4
+        reported["duplicate"] -= 1
+    reported["late"] = 4
 
 
 def _write(path: Path, rows: list[Row], number: int) -> None:

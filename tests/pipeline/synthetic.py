@@ -129,8 +129,8 @@ class Synthetic:
         for hop in self.hops:
             times = {name: self.shown(hop["source_worker"], hop[name]) for name in ("emitted", "sent")}
             times |= {name: self.shown(hop["worker"], hop[name]) for name in ("arrived", "started", "finished")}
-            told = hop | times | {"source_incarnation": 0}
-            self.add("hop", told.pop("worker"), at=times["finished"], **told)
+            reported = hop | times | {"source_incarnation": 0}
+            self.add("hop", reported.pop("worker"), at=times["finished"], **reported)
             ends[hop["root"]] = max(ends[hop["root"]], hop["finished"])
         for root in self.roots:
             root["finished"] = ends[root["root"]]
@@ -157,8 +157,8 @@ class Synthetic:
                 worker = self.placed(task, second)
                 done = sum(hop["task"] == task and second <= hop["finished"] < second + 1 for hop in self.hops)
                 given = RATE_TPS if task == "lines[0]" else 0
-                told = {"processed": done * SAMPLED, "given": given, "queue": 0, "busy": 0.1, "interval": 1.0}
-                self.add("task", worker, at=self.shown(worker, second + 1.0), task=task, **told)
+                reported = {"processed": done * SAMPLED, "given": given, "queue": 0, "busy": 0.1, "interval": 1.0}
+                self.add("task", worker, at=self.shown(worker, second + 1.0), task=task, **reported)
 
     def add(self, kind: str, worker: str, **columns: Any) -> None:
         record = Record(kind=kind, run="r1", worker=worker, emulated=True, **columns)

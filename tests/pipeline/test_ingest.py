@@ -82,8 +82,8 @@ def test_each_kind_of_bad_record_is_kept_whole_with_its_reason(spark: SparkSessi
 
 def test_converts_cores_of_version_1_to_shares(spark: SparkSession) -> None:
     machine = {"interval": 1.0, "busy": 2.0, "lag": 0.0, "memory_mb": 1.0, "capacity_cpu": 8.0, "capacity_mb": 9.0}
-    told: tuple[Row, ...] = ({"version": 1}, {}, {"version": 1, "emulated": True})
-    rows = [row("machine", machine, change | {"epoch": number}) for number, change in enumerate(told)]
+    reported: tuple[Row, ...] = ({"version": 1}, {}, {"version": 1, "emulated": True})
+    rows = [row("machine", machine, change | {"epoch": number}) for number, change in enumerate(reported)]
     rows.append(row("task", TASK, {"version": 1, "epoch": 3}))
     names = record_schema().names
     raw = spark.createDataFrame([tuple(each[name] for name in names) for each in rows], record_schema())

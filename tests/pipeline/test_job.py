@@ -134,12 +134,12 @@ def test_a_followed_folder_has_tables_after_each_micro_batch(
     write_records(_made(followed) / "a.parquet", [row for row in truth.records if row["worker"] != "m1"])
     seen: list[int] = []
 
-    def step(told: str) -> None:
-        if told == "published" and (output / "hops").exists():
+    def step(reported: str) -> None:
+        if reported == "published" and (output / "hops").exists():
             seen.append(read_table(spark, output, "hops").count())
             write_records(followed / "b.parquet", [row for row in truth.records if row["worker"] == "m1"])
             if len(seen) == 3:
-                raise Killed(told)
+                raise Killed(reported)
 
     with pytest.raises(Killed):
         run_pipeline(spark, followed, output, window_s=0.5, follow=True, step=step)
@@ -164,12 +164,12 @@ def test_names_that_look_like_patterns_are_literal(
     (run / "telemetry" / "m0-0.parquet").rename(run / "telemetry" / f"m0 {ODD}.parquet")
     other = _made(_made(_made(tmp_path / LIKE_ODD) / "r1") / "telemetry")
     write_records(other / "m0-0.parquet", [row | {"run": "another"} for row in truth.records])
-    told, output = run.parent if stream else run, tmp_path / f"tables of {ODD}"
-    summary = run_pipeline(spark, told, output, window_s=WINDOW_S, stream=stream)
+    reported, output = run.parent if stream else run, tmp_path / f"tables of {ODD}"
+    summary = run_pipeline(spark, reported, output, window_s=WINDOW_S, stream=stream)
     assert (summary.runs, summary.records, summary.quarantined) == (1, len(truth.records), {})
     assert (summary.hops, summary.tuples) == (len(truth.hops), len(truth.roots))
     if stream:
-        again = run_pipeline(spark, told, output, window_s=WINDOW_S, stream=True)
+        again = run_pipeline(spark, reported, output, window_s=WINDOW_S, stream=True)
         assert (again.records, again.hops) == (summary.records, summary.hops)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted((ODD, LIKE_ODD, output.name))
 

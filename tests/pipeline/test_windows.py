@@ -29,16 +29,16 @@ def features_of(truth: Synthetic, start: float) -> pd.DataFrame:
             processed = 5 * sum(hop["task"] == task and second <= hop["finished"] < second + 1 for hop in truth.hops)
             window = (second + 0.5 - start) // WINDOW_S
             rows.append({"window": window, "task": task, "machine": truth.placed(task, second), "processed": processed})
-    told = pd.DataFrame(rows)
+    reported = pd.DataFrame(rows)
     seconds = pd.DataFrame(
         {"window": (second + 0.4 - start) // WINDOW_S, "machine": machine}
         for second in range(int(END_S))
         for machine in WORKERS
     )
     machines = seconds.groupby(["window", "machine"]).size().rename("machine_seconds")
-    by_machine = told.groupby(["window", "machine"]).agg(total=("processed", "sum"), tasks=("task", "nunique"))
-    places = told.groupby(["window", "task"])["machine"].nunique()
-    by_task = told.groupby(["window", "task", "machine"])["processed"].mean().rename("task_load").reset_index()
+    by_machine = reported.groupby(["window", "machine"]).agg(total=("processed", "sum"), tasks=("task", "nunique"))
+    places = reported.groupby(["window", "task"])["machine"].nunique()
+    by_task = reported.groupby(["window", "task", "machine"])["processed"].mean().rename("task_load").reset_index()
     by_task = by_task[[places[row.window, row.task] == 1 for row in by_task.itertuples()]]
     found = by_task.merge(by_machine.reset_index()).merge(machines.reset_index())
     found["machine_load"] = found["total"] / found["machine_seconds"]
@@ -114,22 +114,22 @@ def hop(number: int, emitted: float, started: float, spent: float, target: str, 
 
 
 def test_a_window_has_the_features_of_its_task_and_machine(spark: SparkSession) -> None:
-    told = {"given": 0, "queue": 0, "busy": 0.1}
+    reported = {"given": 0, "queue": 0, "busy": 0.1}
     rows = [
         record("root", "m0/0", 10.0, root=1, id=1, task="a[0]", due=10.0, emitted=10.0),
         # Two workers of one machine: the shares of it that they used are added up, a longer interval counts for more;
-        # what the machine has they share. The other machine's worker is of a version that did not tell that.
+        # what the machine has they share. The other machine's worker is of a version that did not report it.
         record("machine", "m0/0", 11.0, interval=1.0, busy=0.2, memory_mb=100.0, capacity_cpu=2.0, capacity_mb=512.0),
         record("machine", "m0/0", 14.0, interval=3.0, busy=0.6, memory_mb=200.0, capacity_cpu=2.0, capacity_mb=512.0),
         record("machine", "m0/1", 14.0, interval=4.0, busy=0.1, memory_mb=50.0, capacity_cpu=2.0, capacity_mb=512.0),
         record("machine", "m1/0", 14.0, interval=4.0, busy=0.9),
-        record("task", "m0/0", 14.0, task="a[0]", interval=4.0, processed=40, **told),
-        record("task", "m0/1", 14.0, task="b[0]", interval=4.0, processed=20, **told),
-        record("task", "m1/0", 14.0, task="b[1]", interval=4.0, processed=60, **told),
+        record("task", "m0/0", 14.0, task="a[0]", interval=4.0, processed=40, **reported),
+        record("task", "m0/1", 14.0, task="b[0]", interval=4.0, processed=20, **reported),
+        record("task", "m1/0", 14.0, task="b[1]", interval=4.0, processed=60, **reported),
         # It was on both machines, and is there for the others' count and load.
-        record("task", "m0/1", 11.0, task="c[0]", interval=1.0, processed=8, **told),
-        record("task", "m1/0", 14.0, task="c[0]", interval=3.0, processed=30, **told),
-        record("task", "m1/0", 18.0, task="b[1]", interval=4.0, processed=4, **told),
+        record("task", "m0/1", 11.0, task="c[0]", interval=1.0, processed=8, **reported),
+        record("task", "m1/0", 14.0, task="c[0]", interval=3.0, processed=30, **reported),
+        record("task", "m1/0", 18.0, task="b[1]", interval=4.0, processed=4, **reported),
         hop(1, 10.0, 10.5, 0.1, "b[0]", ("m0/0", "m0/1")),
         hop(2, 11.0, 11.5, 0.3, "b[0]", ("m0/0", "m0/1")),
         hop(3, 11.0, 13.0, 0.2, "b[1]", ("m0/0", "m1/0")),
@@ -162,13 +162,13 @@ def test_a_window_has_the_features_of_its_task_and_machine(spark: SparkSession) 
 
 
 def test_a_worker_that_was_there_for_a_part_of_a_window_used_its_machine_for_that_part(spark: SparkSession) -> None:
-    told = {"interval": 4.0, "processed": 40, "given": 0, "queue": 0, "busy": 0.1}
+    reported = {"interval": 4.0, "processed": 40, "given": 0, "queue": 0, "busy": 0.1}
     rows = [
         record("root", "m0/0", 10.0, root=1, id=1, task="a[0]", due=10.0, emitted=10.0),
         record("machine", "m0/0", 14.0, interval=4.0, busy=0.25),
         record("machine", "m0/1", 12.0, interval=1.0, busy=0.2),
         record("machine", "m0/1", 13.0, interval=1.0, busy=0.4),
-        record("task", "m0/0", 14.0, task="a[0]", **told),
+        record("task", "m0/0", 14.0, task="a[0]", **reported),
     ]
     good = spark.createDataFrame(rows, record_schema())
     (row,) = compute_features(good, clocks(good), find_starts(good, clocks(good)), 4.0).collect()

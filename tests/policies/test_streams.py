@@ -39,9 +39,9 @@ def refusal(policies: TuplePolicies, grouping: Grouping = Grouping.SHUFFLE) -> s
 @pytest.mark.parametrize("grouping", FIXED)
 def test_a_stream_whose_grouping_decides_has_no_policy(grouping: Grouping) -> None:
     assert routings(TuplePolicies(routing="potus"), application(grouping)) == {"a->b": "potus"}
-    told = refusal(TuplePolicies(streams={"b->c": "potus"}), grouping)
+    reported = refusal(TuplePolicies(streams={"b->c": "potus"}), grouping)
     problem = f"routing: stream b->c is grouped by {grouping}, which determines the task of each tuple, got 'potus'"
-    assert told == f"{problem}; omit it or choose another"
+    assert reported == f"{problem}; omit it or choose another"
 
 
 @pytest.mark.parametrize("policy", names(PolicyKind.ROUTING))
@@ -115,9 +115,9 @@ def test_streams_that_exchange_prices_must_have_equal_v() -> None:
     ],
 )
 def test_unknown_names_are_rejected_with_the_choices(policies: TuplePolicies, problem: str) -> None:
-    told = refusal(policies)
-    assert told.startswith(problem)
-    assert "\n" not in told
+    reported = refusal(policies)
+    assert reported.startswith(problem)
+    assert "\n" not in reported
 
 
 def test_a_change_affects_only_named_streams() -> None:
@@ -179,8 +179,8 @@ def test_a_slot_is_rejected_if_no_policy_is_in_force() -> None:
 
 def test_policies_are_described_in_words() -> None:
     assert TuplePolicies(slot_ms=3.0).texts == {}
-    told = TuplePolicies(routing="potus", streams={"a->b": "shuffle"}, slot_ms=0.5).texts
-    assert told == {"routing": "potus", "routing of a->b": "shuffle", "slot": "0.5 ms"}
+    reported = TuplePolicies(routing="potus", streams={"a->b": "shuffle"}, slot_ms=0.5).texts
+    assert reported == {"routing": "potus", "routing of a->b": "shuffle", "slot": "0.5 ms"}
 
 
 @pytest.mark.parametrize("texts", [["potus", "shuffle"], ["a->b=potus", "a->b=shuffle"]])

@@ -172,5 +172,5 @@ def test_policies_are_switched_alone_or_with_a_plan_that_has_some(tmp_path: Path
     switches = [record.detail for record in flows.of_kind(records, RecordKind.EVENT) if record.event == "switch"]
     assert switches[0] == "routing potus, routing of count->out shuffle, slot 1 ms"
     rest = "routing of count->out shuffle, sending round-robin, slot 2 ms"
-    told = [f"routing {policy}, {rest}" for policy in ("least-loaded", "potus", "least-loaded")]
-    assert switches[1:] == [*told, "sending fifo, slot 1 ms"]
+    reported = [f"routing {policy}, {rest}" for policy in ("least-loaded", "potus", "least-loaded")]
+    assert switches[1:] == [*reported, "sending fifo, slot 1 ms"]

@@ -410,8 +410,8 @@ def test_a_tuple_that_no_frame_has_room_for_follows_the_error_policy_of_its_send
     assert [(letter.component, letter.call) for letter in result.letters["make"]] == [("make", "emits")] * 2
     assert result.status.timed_out == 0
     cluster = TestCluster(sized(*sizes), workers=4)
-    told = r"make\[0\]: make->take: tuple 'x+.* cannot be sent, it takes 0.0 MB, at most 0.0 MB can be sent"
-    with pytest.raises(ApplicationFailed, match=told):
+    reported = r"make\[0\]: make->take: tuple 'x+.* cannot be sent, it takes 0.0 MB, at most 0.0 MB can be sent"
+    with pytest.raises(ApplicationFailed, match=reported):
         cluster.start().finish()
     assert cluster.controller.recovery.count == 0
 

@@ -218,15 +218,15 @@ def test_a_driver_that_does_not_answer_is_not_waited_for_without_end(tmp_path: P
 
 def test_reports_a_suspended_driver_with_a_remedy(tmp_path: Path) -> None:
     info = create("a", tmp_path, config=RunConfig())
-    told: list[str] = []
+    reported: list[str] = []
     with tempfile.TemporaryDirectory() as place, socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{place}/s")
         listener.listen()  # and never takes a connection, as a stopped process does not
         write_info(msgspec.structs.replace(info, socket=f"{place}/s", pid=4321))
         with pytest.raises(NotAnswering, match=r"its driver \(pid 4321\) does not answer.* kill -CONT 4321;") as raised:
-            ask(load(info.path), DrainRun(), timeout=None, heard=lambda: told.append("heard"), hello_s=0.05)
+            ask(load(info.path), DrainRun(), timeout=None, heard=lambda: reported.append("heard"), hello_s=0.05)
     assert str(raised.value).endswith(f"penstock runs resume {info.path}")
-    assert told == []
+    assert reported == []
 
 
 def test_a_driver_that_answers_is_waited_for_as_long_as_it_takes(tmp_path: Path) -> None:

@@ -54,8 +54,8 @@ def test_tasks_run_and_move_on_both_executors_and_counts_are_the_truth(spark: Sp
     assert status.master == spark.sparkContext.master
     assert last_counts(run.folder) == truth(status.emitted)
     records = read_telemetry(spark, run.folder / "telemetry").good.where("kind = 'machine'")
-    told = records.select(machine("worker"), "capacity_cpu", "capacity_mb").distinct().collect()
-    assert {tuple(row) for row in told} == {(one.name, one.cpu, one.memory_mb) for one in run.cluster.machines}
+    reported = records.select(machine("worker"), "capacity_cpu", "capacity_mb").distinct().collect()
+    assert {tuple(row) for row in reported} == {(one.name, one.cpu, one.memory_mb) for one in run.cluster.machines}
 
 
 def test_emulated_machines_are_spread_over_the_executors(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def last_counts(folder: Path) -> dict[str, int]:
     """Return what the sinks of a run have left."""
     found: dict[str, int] = {}
     for path in sorted((folder / "output").glob("last-*.json")):
-        told = json.loads(path.read_text())
-        assert not found.keys() & told.keys()
-        found |= told
+        reported = json.loads(path.read_text())
+        assert not found.keys() & reported.keys()
+        found |= reported
     return found

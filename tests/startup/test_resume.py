@@ -121,8 +121,8 @@ def test_a_run_without_a_complete_checkpoint_begins_anew_in_a_later_epoch(tmp_pa
 def test_another_version_of_penstock_is_told_of(tmp_path: Path) -> None:
     info = kept_run(tmp_path)
     keep_checkpoint(info, 1, version="0.0.1")
-    told = f"its checkpoint is of Penstock 0.0.1, this is {version('penstock')}; the format is the same"
-    assert told in taken(info).notes
+    reported = f"its checkpoint is of Penstock 0.0.1, this is {version('penstock')}; the format is the same"
+    assert reported in taken(info).notes
 
 
 def test_without_a_journal_the_checkpoint_says_where_tasks_were(tmp_path: Path) -> None:
@@ -159,8 +159,8 @@ def test_an_application_of_another_shape_is_refused_with_all_the_differences(tmp
     other = ps.Dataflow("words")
     lines = other.source("lines", ps.Generated(str, rate=10), emits=str, parallelism=2)
     other.sink("file", ps.Discard(), lines)
-    told = refused(InvalidInput, info, other)
-    assert told.startswith(f"resume: checkpoint 12 of run {info.run} does not fit 'words': ")
+    reported = refused(InvalidInput, info, other)
+    assert reported.startswith(f"resume: checkpoint 12 of run {info.run} does not fit 'words': ")
     for difference in (
         "component 'count' was removed",
         "component 'file' is new",
@@ -168,8 +168,8 @@ def test_an_application_of_another_shape_is_refused_with_all_the_differences(tmp
         "stream lines->split shuffle was removed",
         "stream lines->file shuffle is new",
     ):
-        assert difference in told
-    assert told.endswith("Resume it with the application as it was, or start a new run")
+        assert difference in reported
+    assert reported.endswith("Resume it with the application as it was, or start a new run")
 
 
 def test_a_run_that_another_driver_has_is_refused(tmp_path: Path) -> None:
@@ -187,8 +187,8 @@ def test_a_path_that_was_given_up_is_refused_also_where_that_has_just_happened(t
     keep_checkpoint(info, 1)
     found = find_resumable(info.path)
     write_info(msgspec.structs.replace(info, given_up=True))
-    told = "resume: run .* was a path that was given up, its tuples are with the application's other paths"
-    with pytest.raises(InvalidInput, match=told):
+    reported = "resume: run .* was a path that was given up, its tuples are with the application's other paths"
+    with pytest.raises(InvalidInput, match=reported):
         take_over(*found, words())
     assert "penstock cluster serve" in refused(InvalidInput, info)
 
@@ -196,8 +196,10 @@ def test_a_path_that_was_given_up_is_refused_also_where_that_has_just_happened(t
 def test_a_run_at_its_end_has_nothing_to_resume(tmp_path: Path) -> None:
     info = kept_run(tmp_path)
     keep_checkpoint(info, 3, last=True)
-    told = refused(AlreadyCompleted, info)
-    assert told == (f"run {info.run} has completed, there is nothing to resume; its output is in {info.output_path}")
+    reported = refused(AlreadyCompleted, info)
+    assert reported == (
+        f"run {info.run} has completed, there is nothing to resume; its output is in {info.output_path}"
+    )
 
 
 def test_what_was_ready_at_the_end_is_published_where_the_driver_died_before(tmp_path: Path) -> None:
@@ -268,18 +270,20 @@ def test_where_no_checkpoint_is_whole_it_does_not_begin_anew(tmp_path: Path) -> 
     for number in (1, 2):
         keep_checkpoint(info, number)
         damage(info, number)
-    told = refused(FileProblem, info)
-    assert told.startswith(f"run {info.run} has no checkpoint that is whole, and has published from some: checkpoint 2")
-    assert told.endswith("; restore a copy, or start a new run in its place")
+    reported = refused(FileProblem, info)
+    assert reported.startswith(
+        f"run {info.run} has no checkpoint that is whole, and has published from some: checkpoint 2"
+    )
+    assert reported.endswith("; restore a copy, or start a new run in its place")
 
 
 def test_a_format_that_is_not_known_is_refused_though_an_older_checkpoint_is_there(tmp_path: Path) -> None:
     info = kept_run(tmp_path)
     keep_checkpoint(info, 1)
     keep_checkpoint(info, 2, format=99)
-    told = refused(UnknownFormat, info)
-    assert "format 99 is not known to this version of Penstock" in told
-    assert told.endswith("resume with the version that wrote it")
+    reported = refused(UnknownFormat, info)
+    assert "format 99 is not known to this version of Penstock" in reported
+    assert reported.endswith("resume with the version that wrote it")
 
 
 def test_a_damaged_journal_is_refused(tmp_path: Path) -> None:
@@ -353,9 +357,9 @@ def test_files_outside_are_neither_moved_nor_removed(tmp_path: Path, way: str, n
     }[way]
     tampered(info, number, pending(*named))
     damage(info, 2)  # so that it would be withdrawn
-    told = refused(Outside, info)
-    assert f"checkpoints/{number:06}/manifest.json: " in told
-    assert str(named[0] if way != "folder" else named[1]).rpartition("/")[2] in told
+    reported = refused(Outside, info)
+    assert f"checkpoints/{number:06}/manifest.json: " in reported
+    assert str(named[0] if way != "folder" else named[1]).rpartition("/")[2] in reported
     assert sorted(path.name for path in precious.iterdir()) == ["a", "b"]
     assert info.output_path.is_dir()
 

@@ -65,17 +65,17 @@ def refused(kind: type[PenstockError], tmp_path: Path, flow: ps.Dataflow | None 
 
 def test_a_policy_and_a_plan_are_one_too_many(tmp_path: Path) -> None:
     plan = plan_for(words(rate=10), TRIO)
-    told = refused(InvalidInput, tmp_path, emulate=TRIO, policy="heft", plan=plan)
-    assert told == "policy: expected a policy or a plan, got 'heft' and a plan; leave one out"
+    reported = refused(InvalidInput, tmp_path, emulate=TRIO, policy="heft", plan=plan)
+    assert reported == "policy: expected a policy or a plan, got 'heft' and a plan; leave one out"
 
 
 def test_a_plan_for_another_application_or_cluster_is_refused(tmp_path: Path) -> None:
     other = ps.dataflow("word-count")
-    told = refused(InvalidInput, tmp_path, emulate=TRIO, plan=plan_for(other, TRIO))
-    assert told == "application: the plan is for 'word-count', not for 'words'; plan again"
+    reported = refused(InvalidInput, tmp_path, emulate=TRIO, plan=plan_for(other, TRIO))
+    assert reported == "application: the plan is for 'word-count', not for 'words'; plan again"
     duo = ps.Cluster(name="duo", machines=TRIO.machines[:2])
-    told = refused(InvalidInput, tmp_path, emulate=TRIO, plan=plan_for(words(rate=10), duo))
-    assert told == "cluster: the plan is for 'duo', not for 'trio'; plan again"
+    reported = refused(InvalidInput, tmp_path, emulate=TRIO, plan=plan_for(words(rate=10), duo))
+    assert reported == "cluster: the plan is for 'duo', not for 'trio'; plan again"
 
 
 def test_a_run_is_noted_with_its_folder_before_spark_is_asked_and_is_none_where_that_fails(tmp_path: Path) -> None:
@@ -92,8 +92,8 @@ def test_a_run_is_noted_with_its_folder_before_spark_is_asked_and_is_none_where_
 def test_a_plan_with_an_unknown_slot_is_refused(tmp_path: Path) -> None:
     plan = plan_for(words(rate=10), TRIO)
     astray = msgspec.structs.replace(plan, tasks={**plan.tasks, "lines": ("m9/0",)})
-    told = refused(UnknownMachine, tmp_path, emulate=TRIO, plan=astray)
-    assert told == "tasks.lines[0]: cluster 'trio' has no slot 'm9/0'; slots are named machine/number"
+    reported = refused(UnknownMachine, tmp_path, emulate=TRIO, plan=astray)
+    assert reported == "tasks.lines[0]: cluster 'trio' has no slot 'm9/0'; slots are named machine/number"
 
 
 def test_a_routing_for_all_streams_says_which_it_leaves_to_their_grouping(tmp_path: Path) -> None:
@@ -113,8 +113,8 @@ def test_a_routing_for_all_streams_says_which_it_leaves_to_their_grouping(tmp_pa
 def test_a_policy_that_finds_no_place_says_why(tmp_path: Path) -> None:
     flow = ps.Dataflow("heavy")
     flow.sink("out", ps.Discard(), flow.source("in", ps.Generated(abs, rate=1)), memory_mb=1e9)
-    told = refused(NoPlacement, tmp_path, flow, emulate=TRIO, policy="r-storm")
-    assert told.startswith("policy: r-storm finds no placement on 'trio': ")
+    reported = refused(NoPlacement, tmp_path, flow, emulate=TRIO, policy="r-storm")
+    assert reported.startswith("policy: r-storm finds no placement on 'trio': ")
 
 
 def one_part(cost: float = 1.0, pinned: str | None = None) -> ps.Dataflow:
@@ -135,14 +135,16 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_session")
 def test_what_can_be_known_of_this_host_is_checked_before_spark_starts(tmp_path: Path) -> None:
-    told = refused(UnknownMachine, tmp_path, one_part(pinned="hall"))
-    assert told.startswith("components[1].pinned: cluster 'embedded' has no 'hall'; there are local; this host is its")
-    told = refused(NoPlacement, tmp_path, one_part(1e9), policy="r-storm")
-    assert told.startswith("policy: r-storm finds no placement on 'embedded': ")
+    reported = refused(UnknownMachine, tmp_path, one_part(pinned="hall"))
+    assert reported.startswith(
+        "components[1].pinned: cluster 'embedded' has no 'hall'; there are local; this host is its"
+    )
+    reported = refused(NoPlacement, tmp_path, one_part(1e9), policy="r-storm")
+    assert reported.startswith("policy: r-storm finds no placement on 'embedded': ")
     plan = plan_for(one_part(), discover((), True, 2))
     astray = msgspec.structs.replace(plan, tasks={**plan.tasks, "out": ("m9/0",)})
-    told = refused(UnknownMachine, tmp_path, one_part(), plan=astray)
-    assert told == "tasks.out[0]: cluster 'embedded' has no slot 'm9/0'; slots are named machine/number"
+    reported = refused(UnknownMachine, tmp_path, one_part(), plan=astray)
+    assert reported == "tasks.out[0]: cluster 'embedded' has no slot 'm9/0'; slots are named machine/number"
 
 
 @pytest.mark.usefixtures("no_session")
@@ -151,17 +153,17 @@ def test_code_that_no_worker_could_receive_is_refused_before_spark_starts(tmp_pa
     flow = ps.Dataflow("held")
     numbers = flow.source("in", ps.Generated(abs, rate=1), emits=int)
     flow.sink("out", ps.Discard(), flow.map("map", lambda number: (held, number)[1], numbers, emits=int))
-    told = refused(InvalidInput, tmp_path, flow, emulate=TRIO)
-    assert told.startswith("application: cannot be sent to the executors, cannot pickle '_thread.lock' object")
+    reported = refused(InvalidInput, tmp_path, flow, emulate=TRIO)
+    assert reported.startswith("application: cannot be sent to the executors, cannot pickle '_thread.lock' object")
 
 
 @pytest.mark.parametrize("name", ["slots", "in_flight", "window"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, True])
 def test_counts_must_be_whole_numbers_from_one(tmp_path: Path, name: str, value: Any) -> None:
-    told = refused(InvalidInput, tmp_path, **{name: value})
-    assert told.partition(": ")[0].rpartition(".")[2] == name
-    assert ": expected a whole number" in told
-    assert f", got {value!r}; " in told
+    reported = refused(InvalidInput, tmp_path, **{name: value})
+    assert reported.partition(": ")[0].rpartition(".")[2] == name
+    assert ": expected a whole number" in reported
+    assert f", got {value!r}; " in reported
 
 
 def test_a_source_that_could_not_run_is_named(tmp_path: Path) -> None:
@@ -172,34 +174,34 @@ def test_a_source_that_could_not_run_is_named(tmp_path: Path) -> None:
 
 def test_folders_that_cannot_be_written_are_refused_before_anything_is_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    told = refused(FileProblem, tmp_path, folder=str(tmp_path / "file" / "t"))
-    assert told == f"{tmp_path}/file/t: cannot be made, {tmp_path}/file is not a folder; choose another telemetry"
-    told = refused(FileProblem, tmp_path, runs=tmp_path / "file" / "r")
-    assert told == f"{tmp_path}/file/r: cannot be made, {tmp_path}/file is not a folder; choose another runs"
+    reported = refused(FileProblem, tmp_path, folder=str(tmp_path / "file" / "t"))
+    assert reported == f"{tmp_path}/file/t: cannot be made, {tmp_path}/file is not a folder; choose another telemetry"
+    reported = refused(FileProblem, tmp_path, runs=tmp_path / "file" / "r")
+    assert reported == f"{tmp_path}/file/r: cannot be made, {tmp_path}/file is not a folder; choose another runs"
 
 
 @pytest.mark.parametrize("listen", ["", ":7077", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536"])
 def test_what_is_no_address_is_refused(tmp_path: Path, listen: str) -> None:
-    told = refused(InvalidInput, tmp_path, listen=listen)
-    assert told == f"execution.listen: expected HOST or HOST:PORT, got {listen!r}"
+    reported = refused(InvalidInput, tmp_path, listen=listen)
+    assert reported == f"execution.listen: expected HOST or HOST:PORT, got {listen!r}"
 
 
 def test_a_port_that_is_taken_is_refused(tmp_path: Path, taken: int) -> None:
-    told = refused(InvalidInput, tmp_path, listen=f"127.0.0.1:{taken}")
-    assert told == f"listen: port {taken} on 127.0.0.1 is in use; choose another"
+    reported = refused(InvalidInput, tmp_path, listen=f"127.0.0.1:{taken}")
+    assert reported == f"listen: port {taken} on 127.0.0.1 is in use; choose another"
 
 
 def test_an_address_of_another_machine_is_refused(tmp_path: Path) -> None:
-    told = refused(InvalidInput, tmp_path, listen="192.0.2.1")  # reserved for documents: nobody has it
-    assert told.startswith("listen: '192.0.2.1' is not an address of this machine, ")
-    assert told.endswith("; choose another")
+    reported = refused(InvalidInput, tmp_path, listen="192.0.2.1")  # reserved for documents: nobody has it
+    assert reported.startswith("listen: '192.0.2.1' is not an address of this machine, ")
+    assert reported.endswith("; choose another")
 
 
 def test_a_master_that_does_not_answer_is_refused(tmp_path: Path) -> None:
     port = free_port()
-    told = refused(NoSpark, tmp_path, master=f"spark://127.0.0.1:{port}")
+    reported = refused(NoSpark, tmp_path, master=f"spark://127.0.0.1:{port}")
     url = f"spark://127.0.0.1:{port}"
-    assert told == (
+    assert reported == (
         f"master: '{url}' does not answer, no connection to 127.0.0.1:{port}; check the URL and that it runs"
     )
 
@@ -207,10 +209,10 @@ def test_a_master_that_does_not_answer_is_refused(tmp_path: Path) -> None:
 def test_a_guarantee_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
     flow = ps.Dataflow("lines")
     flow.sink("out", ps.JsonLines("output"), flow.source("in", ps.TcpLines("localhost", 9)))
-    told = refused(InvalidInput, tmp_path, flow, guarantee="exactly-once")
-    assert told.startswith("lines.in: expected a source that rewinds, for exactly-once; TcpLines cannot")
-    told = refused(InvalidInput, tmp_path, guarantee="at-most-twice")
-    assert told.startswith("checkpointing.guarantee: expected one of any, exactly-once, got 'at-most-twice'")
+    reported = refused(InvalidInput, tmp_path, flow, guarantee="exactly-once")
+    assert reported.startswith("lines.in: expected a source that rewinds, for exactly-once; TcpLines cannot")
+    reported = refused(InvalidInput, tmp_path, guarantee="at-most-twice")
+    assert reported.startswith("checkpointing.guarantee: expected one of any, exactly-once, got 'at-most-twice'")
 
 
 @pytest.mark.parametrize("value", [-1, 1e-9, 0.09, float("nan"), float("inf"), True, "5"])
@@ -220,11 +222,11 @@ def test_the_time_between_checkpoints_must_be_one(tmp_path: Path, value: Any) ->
 
 @pytest.mark.parametrize("value", [-1, 1.5, True, "5"])
 def test_the_restart_limit_must_be_a_number(tmp_path: Path, value: Any) -> None:
-    told = refused(InvalidInput, tmp_path, max_restarts=value)
-    assert told.startswith("recovery.max_restarts: expected a whole number")
-    assert told.endswith(f", got {value!r}; default: 10")
-    told = refused(InvalidInput, tmp_path, restart_window_s=-1.0)
-    assert told == "recovery.restart_window_s: expected a number > 0, got -1.0; default: 600 s"
+    reported = refused(InvalidInput, tmp_path, max_restarts=value)
+    assert reported.startswith("recovery.max_restarts: expected a whole number")
+    assert reported.endswith(f", got {value!r}; default: 10")
+    reported = refused(InvalidInput, tmp_path, restart_window_s=-1.0)
+    assert reported == "recovery.restart_window_s: expected a number > 0, got -1.0; default: 600 s"
 
 
 # Where workers go
@@ -350,19 +352,19 @@ def test_workers_call_back_where_a_wildcard_listens(foreign: SparkSession, tmp_p
 
 @pytest.mark.spark
 def test_too_few_cores_are_refused_with_both_numbers(foreign: SparkSession, tmp_path: Path) -> None:
-    told = refused(NoSpark, tmp_path, emulate=TRIO)
-    assert told.startswith("master: 'local[3]' offers 3 cores, the plan needs 4: 3 workers and one kept free")
-    told = refused(NoSpark, tmp_path, slots=5)
-    assert "the plan needs 6: 5 workers" in told
+    reported = refused(NoSpark, tmp_path, emulate=TRIO)
+    assert reported.startswith("master: 'local[3]' offers 3 cores, the plan needs 4: 3 workers and one kept free")
+    reported = refused(NoSpark, tmp_path, slots=5)
+    assert "the plan needs 6: 5 workers" in reported
 
 
 @pytest.mark.spark
 def test_another_master_than_that_of_the_session_is_refused(foreign: SparkSession, tmp_path: Path) -> None:
-    told = refused(NoSpark, tmp_path, master="local[9]")
-    assert told == "master: a session on 'local[3]' is running; stop it to use 'local[9]'"
+    reported = refused(NoSpark, tmp_path, master="local[9]")
+    assert reported == "master: a session on 'local[3]' is running; stop it to use 'local[9]'"
 
 
 @pytest.mark.spark
 def test_a_plan_for_another_cluster_than_is_found_is_refused(foreign: SparkSession, tmp_path: Path) -> None:
-    told = refused(InvalidInput, tmp_path, slots=2, plan=plan_for(words(rate=10), TRIO))
-    assert told == "cluster: the plan is for 'trio', not for 'embedded'; plan again"
+    reported = refused(InvalidInput, tmp_path, slots=2, plan=plan_for(words(rate=10), TRIO))
+    assert reported == "cluster: the plan is for 'trio', not for 'embedded'; plan again"

@@ -23,7 +23,7 @@ FEWEST = 30  # minimum number of traced tuples of a component to know its variat
 CONSTANT = 0.01  # coefficient of variation below which times are considered constant
 SURE = 3.0  # standard errors
 ALONE = 0.98  # ratio of core-seconds to busy seconds above which tasks hardly ever shared cores
-TOLD = 0.05  # singular value relative to the largest, down to which core-seconds distinguish components
+SMALLEST = 0.05  # singular value relative to the largest, down to which core-seconds distinguish components
 BLOCKED = 0.01  # maximum blocked share of time for a source's rate to be the offered one
 
 
@@ -101,7 +101,7 @@ def measure_work(cluster: Cluster, observed: RunSummary, scale: Mapping[str, flo
     done = done.reindex(index=used.index, columns=direct.index, fill_value=0.0)
     weight = np.sqrt(used / used.sum()).to_numpy()
     shares = done.to_numpy() * direct.to_numpy() / used.to_numpy()[:, None]  # of a machine's work, by component
-    off, *_ = np.linalg.lstsq(shares * weight[:, None], (1.0 - shares.sum(axis=1)) * weight, rcond=TOLD)
+    off, *_ = np.linalg.lstsq(shares * weight[:, None], (1.0 - shares.sum(axis=1)) * weight, rcond=SMALLEST)
     return dict(zip(direct.index, np.maximum(0.0, direct.to_numpy() * (1.0 + off)), strict=True))
 
 

@@ -65,7 +65,7 @@ class _Fit(NamedTuple):
     values: Floats  # of the unknowns
     rows: Floats  # coefficients of the unknowns in each time, by `Transfer`
     used: Longs  # unknowns with a coefficient in some time
-    told: Floats  # for each of those, whether the times determine it
+    determined: Floats  # for each of those, whether the times determine it
 
 
 class _VariableParts(NamedTuple):
@@ -199,7 +199,7 @@ def _apply_fit(
     cluster: Cluster, unknowns: _Unknowns, fit: _Fit, sent: list[Transfer], largest: float
 ) -> MeasuredNetwork:
     """Return a cluster with the solution, and the figures with their uncertainty."""
-    values, rows, used, told = fit
+    values, rows, used, determined = fit
     residual = np.array([one.seconds for one in sent]) - rows @ values
     measured: list[Measured] = []
     left: list[Unmeasured] = []
@@ -217,7 +217,7 @@ def _apply_fit(
         if value * largest < SEEN_S:
             left.append(Unmeasured(what=name, why=f"tuples of {largest:g} B were not slower than small ones"))
             continue
-        if told[place] < 1 - 1e-6:
+        if determined[place] < 1 - 1e-6:
             why = "it cannot be distinguished from the other end's; the solution nearest to the description is used"
             left.append(Unmeasured(what=name, why=why))
         before = float(unknowns.described[column])

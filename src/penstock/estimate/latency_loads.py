@@ -217,9 +217,9 @@ class _Seen:
                 amount[cells[window, reading.machine], tasks.component[task]] += reading.tps
         capacity = instance.slots.machine_cpu
         used = np.array([self._used[cell].cpu * capacity[cell[1]] for cell in cells])
-        told = tasks.cpu[tasks.first[:-1]]
+        declared = tasks.cpu[tasks.first[:-1]]
         belief = np.sqrt(BELIEF * (amount**2).sum(axis=0) + 1e-12)
-        fitted, _ = nnls(np.vstack([amount, np.diag(belief)]), np.concatenate([used, belief * told]))
+        fitted, _ = nnls(np.vstack([amount, np.diag(belief)]), np.concatenate([used, belief * declared]))
         costs: Floats = fitted
         return costs
 

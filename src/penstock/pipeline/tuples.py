@@ -74,7 +74,7 @@ def _gathered(hops: DataFrame, good: DataFrame, clocks: DataFrame) -> DataFrame:
 def _ends(good: DataFrame, clocks: DataFrame) -> DataFrame:
     """Return the records of sources and the controller about roots, in separate columns."""
     root, done = (sf.col("kind") == kind.value for kind in (RecordKind.ROOT, RecordKind.DONE))
-    told = good.where(root | done).select(
+    reported = good.where(root | done).select(
         *_KEY, "worker", "incarnation",
         sf.when(root, sf.col("id")).alias("root_id"),
         sf.when(root, sf.col("task")).alias("source"),
@@ -83,7 +83,7 @@ def _ends(good: DataFrame, clocks: DataFrame) -> DataFrame:
         sf.when(done, sf.col("due")).alias("done_due"),
         sf.when(done, sf.col("finished")).alias("done_finished"),
     )  # fmt: skip
-    return on_controller_clock(told, clocks, ("emitted", "due")).drop("worker", "incarnation")
+    return on_controller_clock(reported, clocks, ("emitted", "due")).drop("worker", "incarnation")
 
 
 def _steps(hops: DataFrame) -> DataFrame:

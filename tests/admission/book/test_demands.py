@@ -107,8 +107,8 @@ def test_the_commands_print_what_is_offered(
     monkeypatch.chdir(tmp_path)
     save(cluster(), tmp_path / "small.toml")
     save(application("few", 5.0), tmp_path / "few.toml")
-    told = penstock("cluster", "admit", "few.toml", "small.toml", "--best-effort").out
-    assert "admitted few: best effort, priority 1, offers 5.00/s" in told
-    assert "rate now 5.00/s over 1 path, all that it offers" in told
+    reported = penstock("cluster", "admit", "few.toml", "small.toml", "--best-effort").out
+    assert "admitted few: best effort, priority 1, offers 5.00/s" in reported
+    assert "rate now 5.00/s over 1 path, all that it offers" in reported
     listed = json.loads(penstock("cluster", "book", "--json").out)
     assert [one["demand_tps"] for one in listed["applications"]] == [5.0]

@@ -136,7 +136,7 @@ class Bench:
         self.folder = folder
         self.flows = {each.name: each for each in flows}
         self.clock = ManualClock()
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.runs: list[FakeRun] = []
         self.work: list[Callable[[], None]] = []  # of other threads
         self.refusal = ""  # of the next starts
@@ -150,7 +150,7 @@ class Bench:
             book or self.book,
             flows or self.flows,
             self._start,
-            report=self.told.append,
+            report=self.reported.append,
             clock=self.clock,
             spawn=self.work.append,
             scale=self._scale,

@@ -57,7 +57,7 @@ def test_the_next_reconciler_returns_nothing_from_a_damaged_checkpoint(bench: Be
     assert bench.phases() == {"alpha/p0.2": "running"}
     bench.reconciler = bench.new_reconciler()
     bench.settle()
-    assert any("path p0 of the previous reconciler returns no tuples" in text for text in bench.told)
+    assert any("path p0 of the previous reconciler returns no tuples" in text for text in bench.reported)
     assert spans(bench) == []
     manifest(bench.runs[0]).write_bytes(whole)
     bench.reconciler = bench.new_reconciler()
@@ -93,7 +93,7 @@ def test_starts_nothing_before_the_split_logs_are_registered_on_disk(bench: Benc
     bench.save(one_path())
     bench.settle()
     assert bench.runs == []
-    assert sum("cannot be written" in text for text in bench.told) == 1
+    assert sum("cannot be written" in text for text in bench.reported) == 1
     state_file(bench.book).rmdir()
     bench.clock.advance(1.0)
     bench.settle()
@@ -111,7 +111,7 @@ def test_returns_the_tuples_of_a_failed_start(bench: Bench) -> None:
     bench.save(one_path())
     bench.settle()
     assert spans(bench) == [[(40, 100)]]
-    assert any("returned 60 tuples" in text for text in bench.told)
+    assert any("returned 60 tuples" in text for text in bench.reported)
     bench.broken = lambda _: None
     bench.clock.advance(6.0)
     bench.settle()
@@ -130,7 +130,7 @@ def test_returns_nothing_of_a_failed_start_whose_run_continues(bench: Bench) -> 
     bench.save(one_path())
     bench.settle()
     assert spans(bench) == []
-    assert any("returns no tuples" in text and "is being run by" in text for text in bench.told)
+    assert any("returns no tuples" in text and "is being run by" in text for text in bench.reported)
     held[0].release()
     bench.broken = lambda _: None
     bench.reconciler = bench.new_reconciler()
@@ -157,7 +157,7 @@ def test_sources_of_a_skipped_application_continue_later(bench: Bench) -> None:
     bench.log("alpha").take("p0/0", 100, 0)
     bench.reconciler = bench.new_reconciler(flows={"beta": BETA})
     bench.settle()
-    assert any("alpha: cannot be run" in text for text in bench.told)
+    assert any("alpha: cannot be run" in text for text in bench.reported)
     bench.reconciler = bench.new_reconciler()
     bench.settle()
     assert bench.phases() == {"alpha/p0.2": "running"}
@@ -209,7 +209,7 @@ def test_a_run_that_was_ended_from_outside_is_started_again_while_there_is_more_
     bench.runs[0].end()
     bench.settle()
     assert bench.phases() == {"alpha/p0": "backoff"}
-    assert any("was ended by another process" in text and "100 tuples" in text for text in bench.told)
+    assert any("was ended by another process" in text and "100 tuples" in text for text in bench.reported)
     bench.clock.advance(6.0)
     bench.settle()
     assert bench.phases() == {"alpha/p0.2": "running"}
@@ -288,7 +288,7 @@ def test_ends_although_a_run_does_not(bench: Bench) -> None:
     bench.reconciler.end(now=True)
     bench.settle()
     assert bench.reconciler.idle
-    assert any("abandoned" in text for text in bench.told)
+    assert any("abandoned" in text for text in bench.reported)
     bench.runs[0].may_end.set()
 
 
@@ -304,7 +304,7 @@ def test_ends_although_a_start_does_not(bench: Bench) -> None:
     bench.reconciler.step()
     assert bench.reconciler.idle
     bench.settle()
-    assert any("path p0 has not ended and is abandoned" in text for text in bench.told)
+    assert any("path p0 has not ended and is abandoned" in text for text in bench.reported)
     state = read_state(bench.book)
     assert state is not None
     assert [each.application for each in state.sources] == ["alpha"]
@@ -321,7 +321,7 @@ def test_an_application_whose_dataflow_cannot_be_made_is_left_and_others_run(ben
     bench.save(one_path(one_path(), BETA))
     bench.settle()
     assert bench.phases() == {"beta/p0": "running"}
-    assert "warning: alpha: cannot be run and is skipped: KeyError: 'alpha'" in bench.told
+    assert "warning: alpha: cannot be run and is skipped: KeyError: 'alpha'" in bench.reported
 
 
 def test_a_source_that_cannot_be_made_rests_its_path_alone(bench: Bench) -> None:
@@ -344,7 +344,7 @@ def test_a_source_that_cannot_be_made_rests_its_path_alone(bench: Bench) -> None
     bench.clock.advance(6.0)
     bench.settle()
     assert bench.phases() == {"alpha/p0": "running", "gamma/p0.2": "backoff"}
-    assert any("path p0.2 cannot be started" in text and "KeyError: 'no such topic'" in text for text in bench.told)
+    assert any("path p0.2 cannot be started" in text and "KeyError: 'no such topic'" in text for text in bench.reported)
     broken.clear()
     bench.clock.advance(20.0)
     bench.settle()

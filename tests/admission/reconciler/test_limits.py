@@ -69,9 +69,9 @@ def test_retries_a_failed_limit_and_reports_it_once(bench: Bench) -> None:
     bench.clock.advance(1.0)
     bench.settle()
     assert deaf.run.limits == pytest.approx({"in": rate})
-    assert sum("keeps its rate: it does not hear" in text for text in bench.told) == 1
-    assert bench.told[-1].startswith("alpha: path p0 now at 25")
-    assert not any("by another process" in text for text in bench.told)
+    assert sum("keeps its rate: it does not hear" in text for text in bench.reported) == 1
+    assert bench.reported[-1].startswith("alpha: path p0 now at 25")
+    assert not any("by another process" in text for text in bench.reported)
 
 
 def test_a_change_too_small_to_be_seen_is_made_without_a_word(bench: Bench) -> None:
@@ -82,7 +82,7 @@ def test_a_change_too_small_to_be_seen_is_made_without_a_word(bench: Bench) -> N
     assert changed["alpha"].rate_tps < book["alpha"].rate_tps
     bench.settle()
     assert deaf.run.limits == {"in": changed["alpha"].rate_tps}
-    assert not any("path p0 now at" in text for text in bench.told)
+    assert not any("path p0 now at" in text for text in bench.reported)
 
 
 def test_reports_another_reason(bench: Bench) -> None:
@@ -93,8 +93,8 @@ def test_reports_another_reason(bench: Bench) -> None:
     for _ in range(2):
         bench.clock.advance(1.0)
         bench.settle()
-    told = [text for text in bench.told if "keeps its rate" in text]
-    assert [text.rsplit(": ", 1)[1] for text in told] == ["it does not hear", "its disk is full"]
+    reported = [text for text in bench.reported if "keeps its rate" in text]
+    assert [text.rsplit(": ", 1)[1] for text in reported] == ["it does not hear", "its disk is full"]
 
 
 def test_a_limit_in_force_after_an_error_is_not_set_again(bench: Bench) -> None:
@@ -106,7 +106,7 @@ def test_a_limit_in_force_after_an_error_is_not_set_again(bench: Bench) -> None:
         bench.clock.advance(1.0)
         bench.settle()
     assert len(deaf.tried) == 1
-    assert not any("by another process" in text for text in bench.told)
+    assert not any("by another process" in text for text in bench.reported)
 
 
 def test_a_lower_limit_that_somebody_sets_while_the_booked_one_is_not_taken_stands(bench: Bench) -> None:
@@ -119,7 +119,7 @@ def test_a_lower_limit_that_somebody_sets_while_the_booked_one_is_not_taken_stan
         bench.clock.advance(1.0)
         bench.settle()
     assert deaf.run.limits == {"in": rate / 2}
-    assert "lower limits are kept until its run ends" in bench.told[-1]
+    assert "lower limits are kept until its run ends" in bench.reported[-1]
 
 
 def test_its_state_has_the_booked_rates_by_source(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_drains_what_is_released_and_stops_what_does_not_end_in_time(bench: Benc
     assert [run.calls for run in bench.runs] == [["drain"], ["drain"]]
     assert bench.reconciler.idle
     assert bench.phases() == {}
-    assert any("released" in text for text in bench.told)
+    assert any("released" in text for text in bench.reported)
 
 
 def test_stops_a_run_that_does_not_drain(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_returns_tuples_of_a_failed_path_only_after_its_run_has_ended(bench: Ben
     assert log.weights.keys() == {"p1"}
     assert bench.phases() == {"alpha/p0": "down", "alpha/p1": "running"}
     assert bench.runs[1].calls == []
-    assert any("returned 70 tuples" in text for text in bench.told)
+    assert any("returned 70 tuples" in text for text in bench.reported)
     taken = log.take("p1/0", 1000, 1)
     assert taken is not None
     assert (taken.start, taken.stop) == (180, 250)
@@ -142,7 +142,7 @@ def test_gives_up_a_run_that_fails_and_starts_it_again_after_a_rest(bench: Bench
     assert len(bench.runs) == 2
     assert bench.log("alpha").given_up == {"p0"}
     assert bench.log("alpha").weights.keys() == {"p1"}
-    assert any("worker w1 was lost" in text for text in bench.told)
+    assert any("worker w1 was lost" in text for text in bench.reported)
     assert read_state(bench.book).version == book.version  # type: ignore[union-attr]
     bench.clock.advance(5.0)
     bench.settle()
@@ -184,7 +184,7 @@ def test_reports_an_unreadable_book_and_waits_for_it(bench: Bench) -> None:
     bench.book.write_bytes(whole[:100])
     bench.settle()
     bench.settle()
-    warnings = [text for text in bench.told if text.startswith("warning")]
+    warnings = [text for text in bench.reported if text.startswith("warning")]
     assert len(warnings) == 1
     assert "continue" in warnings[0]
     assert all(run.calls == [] for run in bench.runs)
@@ -205,7 +205,7 @@ def test_skips_an_application_that_cannot_be_run_and_reports_it_once(bench: Benc
     bench.save(admitted(book, ALPHA.application, paths=1))
     bench.settle()
     assert bench.phases() == {"alpha/p0": "running"}
-    assert sum("unknown: cannot be run" in text for text in bench.told) == 1
+    assert sum("unknown: cannot be run" in text for text in bench.reported) == 1
 
 
 def test_refuses_a_dataflow_that_differs_from_the_admitted_one(bench: Bench) -> None:
@@ -213,7 +213,7 @@ def test_refuses_a_dataflow_that_differs_from_the_admitted_one(bench: Bench) -> 
     bench.save(two_paths())
     bench.settle()
     assert bench.runs == []
-    assert any("differ from those admitted" in text for text in bench.told)
+    assert any("differ from those admitted" in text for text in bench.reported)
 
 
 def test_tries_again_when_a_run_does_not_start(bench: Bench) -> None:
@@ -301,7 +301,7 @@ def test_reports_a_run_that_refuses_a_limit(bench: Bench) -> None:
     machine = "w1" if "w1" in book["alpha"].paths[0].elements else "w2"
     bench.save(set_capacity(book, machine, 0.5).book)
     bench.settle()
-    assert any("it has ended" in text for text in bench.told)
+    assert any("it has ended" in text for text in bench.reported)
 
 
 def test_drains_the_old_paths_and_starts_the_new_ones_when_an_application_is_planned_again(bench: Bench) -> None:
@@ -342,7 +342,7 @@ def test_reports_any_error_of_a_start_and_retries(bench: Bench) -> None:
         raise RuntimeError("Java has gone\nat line 1")
 
     bench.reconciler = BookReconciler(
-        bench.book, bench.flows, broken, report=bench.told.append, clock=bench.clock, spawn=bench.work.append
+        bench.book, bench.flows, broken, report=bench.reported.append, clock=bench.clock, spawn=bench.work.append
     )
     bench.save(admitted(EMPTY, ALPHA.application, paths=1))
     bench.settle()
@@ -370,8 +370,8 @@ def test_keeps_to_a_lower_limit_that_somebody_set_and_takes_a_higher_one_back(be
 
     somebody_sets(**{"in": booked / 5})
     assert run.limited == []
-    assert "by another process" in bench.told[-1]
-    assert "lower limits are kept until its run ends" in bench.told[-1]
+    assert "by another process" in bench.reported[-1]
+    assert "lower limits are kept until its run ends" in bench.reported[-1]
     narrowed = bench.save(set_capacity(alone, "src--w1", 1e-5).book)
     narrowed = bench.save(set_capacity(narrowed, "src--w2", 1e-5).book)
     bench.settle()
@@ -380,7 +380,7 @@ def test_keeps_to_a_lower_limit_that_somebody_set_and_takes_a_higher_one_back(be
     bench.save(set_capacity(set_capacity(narrowed, "src--w1", 1.0).book, "src--w2", 1.0).book)
     bench.settle()
     assert run.limits == pytest.approx({"in": booked / 5})
-    assert f"{booked:.4g}/s booked" in bench.told[-1]
+    assert f"{booked:.4g}/s booked" in bench.reported[-1]
     somebody_sets(**{"in": booked / 2})
     assert run.limits == pytest.approx({"in": booked / 2})
     for _ in range(2):
@@ -388,10 +388,10 @@ def test_keeps_to_a_lower_limit_that_somebody_set_and_takes_a_higher_one_back(be
         assert run.limits == pytest.approx({"in": booked})
     somebody_sets(**{"in": booked * 10})
     assert run.limits == pytest.approx({"in": booked})
-    assert bench.told[-2].endswith("/s; higher limits are reset")
+    assert bench.reported[-2].endswith("/s; higher limits are reset")
     somebody_sets(**{"in": booked / 5})
     somebody_sets(**{"in": booked})
-    assert bench.told[-1].endswith("/s")
+    assert bench.reported[-1].endswith("/s")
 
 
 def test_keeps_a_lower_limit_set_just_before_the_booked_rate_changes(bench: Bench) -> None:
@@ -405,7 +405,7 @@ def test_keeps_a_lower_limit_set_just_before_the_booked_rate_changes(bench: Benc
     assert booked / 5 < changed["alpha"].rate_tps < 0.9 * booked
     bench.settle()
     assert run.limits == {"in": booked / 5}
-    assert "lower limits are kept until its run ends" in " ".join(bench.told)
+    assert "lower limits are kept until its run ends" in " ".join(bench.reported)
 
 
 def test_a_run_that_did_not_take_a_limit_is_not_taken_to_be_limited_by_somebody(bench: Bench) -> None:
@@ -422,7 +422,7 @@ def test_a_run_that_did_not_take_a_limit_is_not_taken_to_be_limited_by_somebody(
     bench.clock.advance(1.0)
     bench.settle()
     run.limit = taken  # type: ignore[method-assign]
-    assert not any("by another process" in text for text in bench.told)
+    assert not any("by another process" in text for text in bench.reported)
     bench.save(alone)
     bench.settle()
     assert run.limits == pytest.approx({"in": alone["alpha"].rate_tps})
@@ -437,7 +437,7 @@ def test_a_switch_that_fails_stops_the_paths_over_it_and_starts_them_when_it_ret
     broken = bench.save(fail(book, used).book)
     bench.settle()
     assert bench.phases() == {"alpha/p0": "down", "alpha/p1": "running"}
-    assert f"alpha: path p0 uses {used}, which has failed: the path is given up" in bench.told
+    assert f"alpha: path p0 uses {used}, which has failed: the path is given up" in bench.reported
     bench.save(restore(broken, used).book)
     bench.settle()
     assert bench.phases() == {"alpha/p0.2": "running", "alpha/p1": "running"}
@@ -458,10 +458,10 @@ def test_reports_a_broken_promise_once_and_its_recovery(bench: Bench) -> None:
     crowded = bench.save(admitted(book, crowd, paths=1))
     bench.settle()
     bench.settle()
-    lines = [text for text in bench.told if "requested availability" in text]
+    lines = [text for text in bench.reported if "requested availability" in text]
     assert len(lines) == 1
     assert lines[0].startswith("warning: alpha requested availability 0.98 and has 0.")
     assert lines[0].endswith("penstock cluster admit alpha --again searches for other paths")
     bench.save(release(crowded, "gamma"))
     bench.settle()
-    assert "alpha: its promise is kept again" in bench.told
+    assert "alpha: its promise is kept again" in bench.reported

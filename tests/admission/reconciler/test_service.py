@@ -81,9 +81,9 @@ def test_two_applications_share_a_bottleneck_by_priority_until_one_leaves(tmp_pa
     assert book["alpha"].rate_tps == pytest.approx(2 * CAPACITY / 3, rel=1e-3)
     file = BookFile(tmp_path / "book.json")
     file.save(book, None)
-    told: list[str] = []
+    reported: list[str] = []
     warned: list[str] = []
-    with ps.serve(file.path, flows, runs=tmp_path / "runs", telemetry=False, report=told.append) as service:
+    with ps.serve(file.path, flows, runs=tmp_path / "runs", telemetry=False, report=reported.append) as service:
         wait_until(lambda: [path.phase for path in service.state().paths] == [PathPhase.RUNNING] * 2)
         with pytest.raises(PenstockError, match="another reconciler"):
             ps.serve(file.path, flows)
@@ -100,7 +100,7 @@ def test_two_applications_share_a_bottleneck_by_priority_until_one_leaves(tmp_pa
         assert after["alpha"].rate_tps == pytest.approx(CAPACITY, rel=1e-3)
         alone = measured(service, 6.0, warned)["alpha"]  # so that it has the rest within 10 s
         watch(service, 3.0, warned)  # delays at the end are reported only then
-    assert any("beta: released" in text for text in told)
+    assert any("beta: released" in text for text in reported)
     assert len(list((tmp_path / "runs").iterdir())) == 2, "no path was restarted"
     assert both.keys() == {"alpha", "beta"}
     assert min(*both.values(), alone) > 0

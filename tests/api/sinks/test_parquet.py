@@ -151,7 +151,7 @@ def test_a_moved_sink_keeps_numbers_and_schema(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "then", "told"),
+    ("first", "then", "reported"),
     [
         ([("a", 1)], [("b", 2), ("c", "three")], r"save\[1\]\._2: expected int64, got 'three'"),
         ([("a", 1)], [("b", 1.5)], r"save\[1\]\._2: expected int64, got 1\.5"),
@@ -170,14 +170,14 @@ def test_a_moved_sink_keeps_numbers_and_schema(tmp_path: Path) -> None:
     ],
 )
 def test_names_the_field_and_value_that_do_not_fit(
-    tmp_path: Path, first: list[Any], then: list[Any], told: str
+    tmp_path: Path, first: list[Any], then: list[Any], reported: str
 ) -> None:
     sink = opened(tmp_path)
     sink.write(first)
     if then:
         published(sink)
     for refused in [lambda: sink.write(then)] if then else [sink.prepare] * 2:  # what was taken is not forgotten
-        with pytest.raises(InvalidInput, match=told):
+        with pytest.raises(InvalidInput, match=reported):
             refused()
     sink.close()
     assert [path.name.split("-")[3] for path in visible(tmp_path / "out")] == (["000000"] if then else [])

@@ -383,11 +383,11 @@ def test_a_disk_that_was_full_has_cost_no_tuple_that_was_taken(
     tmp_path: Path, module: str, kind: str, patient: bool
 ) -> None:
     code = FULL.format(module=module, kind=kind, patient=patient)
-    told = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
-    taken, problems, total, problem = told.stdout.splitlines()
+    reported = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    taken, problems, total, problem = reported.stdout.splitlines()
     if patient:
         assert (taken, problems) == ("600000", "2")
-        assert f"{tmp_path}/out: no space left; save[0] buffers up to 64 MiB" in told.stderr
+        assert f"{tmp_path}/out: no space left; save[0] buffers up to 64 MiB" in reported.stderr
     else:
         assert 0 < int(taken) < 600_000
         assert int(problems) > 2

@@ -118,14 +118,14 @@ def test_a_moved_source_continues_exactly(tmp_path: Path, sizes: list[int], limi
 
 
 @pytest.mark.parametrize(
-    ("row", "told"), [('{"sensor": 3}', "str"), ("{oops", "malformed"), ('{"sensor": "\udcff"}', "")]
+    ("row", "reported"), [('{"sensor": 3}', "str"), ("{oops", "malformed"), ('{"sensor": "\udcff"}', "")]
 )
-def test_names_the_row_that_cannot_be_read(tmp_path: Path, row: str, told: str) -> None:
+def test_names_the_row_that_cannot_be_read(tmp_path: Path, row: str, reported: str) -> None:
     good = '{"sensor": "a", "value": 2}\n'
     (tmp_path / batch_name(3)).write_text(3 * good + row + "\n", errors="surrogateescape")
     source = opened(tmp_path, emits=Reading)
     source.poll(0.0, 2)
-    with pytest.raises(FileProblem, match=rf"batch-000000000003.jsonl: line 4: expected Reading, got .*{told}"):
+    with pytest.raises(FileProblem, match=rf"batch-000000000003.jsonl: line 4: expected Reading, got .*{reported}"):
         source.poll(0.0, 5)
     source.close()
 

@@ -297,13 +297,13 @@ def test_rejects_dates_that_are_not_there(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "reported"),
     [
         ({"timestamps": "%Y", "rate": 3.0}, "expected no rate or arrivals in addition to"),
         ({"timestamps": 7}, "timestamps: expected a date format or a function"),
         ({"timestamps": "%Y", "speed": 0}, "speed: expected a number > 0"),
     ],
 )
-def test_rejects_what_does_not_go_together(how: dict[str, Any], told: str) -> None:
-    with pytest.raises(InvalidInput, match=told):
+def test_rejects_what_does_not_go_together(how: dict[str, Any], reported: str) -> None:
+    with pytest.raises(InvalidInput, match=reported):
         Lines("book.txt", **how)

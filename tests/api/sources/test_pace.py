@@ -264,7 +264,7 @@ def test_positions_of_other_processes_are_read(how: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "reported"),
     [
         ({"rate": 0}, "rate: expected a number > 0, got 0"),
         ({"rate": float("nan")}, "rate: expected a number > 0, got nan"),
@@ -274,10 +274,10 @@ def test_positions_of_other_processes_are_read(how: dict[str, Any]) -> None:
         ({"arrivals": "poisson:rate=3"}, "arrivals: expected an arrival process"),
     ],
 )
-def test_rejects_what_is_no_pace(how: dict[str, Any], told: str) -> None:
+def test_rejects_what_is_no_pace(how: dict[str, Any], reported: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         Pace(**how)
-    assert told in str(raised.value)
+    assert reported in str(raised.value)
 
 
 def test_says_the_rate_that_it_offers() -> None:

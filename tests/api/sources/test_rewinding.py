@@ -1,4 +1,4 @@
-"""From every position that a source has told, a new object gives exactly the tuples that follow."""
+"""From every position that a source has reported, a new object gives exactly the tuples that follow."""
 
 import json
 import tempfile
@@ -164,7 +164,7 @@ def test_files_that_are_added_later_are_left_out(half_read: tuple[Path, str]) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "reported"),
     [
         ("d", "3\n4\n5\n6\n", "d: had 6 bytes when it was read and has 8 now"),
         ("d", "3", "d: had 6 bytes when it was read and has 1 now"),
@@ -174,13 +174,13 @@ def test_files_that_are_added_later_are_left_out(half_read: tuple[Path, str]) ->
         ("f", None, "expected the 2 remaining files, up to 'f', found 1 or others"),
     ],
 )
-def test_changed_files_are_rejected(half_read: tuple[Path, str], name: str, text: str | None, told: str) -> None:
+def test_changed_files_are_rejected(half_read: tuple[Path, str], name: str, text: str | None, reported: str) -> None:
     folder, position = half_read
     if text is None:
         (folder / name).unlink()
     else:
         (folder / name).write_text(text)
-    with pytest.raises(FileProblem, match=told) as raised:
+    with pytest.raises(FileProblem, match=reported) as raised:
         rest(folder, position)
     assert str(raised.value).startswith(str(folder))
     assert "restore" in str(raised.value)
@@ -223,14 +223,14 @@ def test_a_position_in_a_large_folder_is_small(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "reported"),
     [
         ([0, 1], "lacks row 3"),
         ([0, 1, 7, 3, 4], "holds other rows than the 3 that were read"),
         (None, "cannot be read, no such file"),
     ],
 )
-def test_a_changed_batch_is_rejected(tmp_path: Path, rows: list[int] | None, told: str) -> None:
+def test_a_changed_batch_is_rejected(tmp_path: Path, rows: list[int] | None, reported: str) -> None:
     batch = tmp_path / batch_name(0)
     batch.write_text("".join(f'{{"row": {row}}}\n' for row in range(5)))
     source = opened(Landed, tmp_path, 0, 1, Clock())
@@ -241,6 +241,6 @@ def test_a_changed_batch_is_rejected(tmp_path: Path, rows: list[int] | None, tol
     if rows is not None:
         batch.write_text("".join(f'{{"row": {row}}}\n' for row in rows))
     source = opened(Landed, tmp_path, 0, 1, Clock())
-    with pytest.raises(FileProblem, match=f"{batch.name}: {told}"):
+    with pytest.raises(FileProblem, match=f"{batch.name}: {reported}"):
         source.seek(position)
     source.close()

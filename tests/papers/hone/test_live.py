@@ -270,10 +270,10 @@ def test_the_default_is_judged_by_its_upper_limits_and_the_rest_are_listed() -> 
 @pytest.mark.slow
 def test_where_a_policy_does_not_help_is_told() -> None:
     rows = grid(lambda choice, load: 100.0 if choice.sending == "fifo" else 130.0 if load > 0.9 else 80.0)
-    told = next(claim for claim in LIVE.claims(rows) if "longest backlog" in claim.claim)
-    assert not told.holds
-    assert "in 40 of 60" in told.ours
-    assert "steady 95 % mean by round-robin" in told.why
+    reported = next(claim for claim in LIVE.claims(rows) if "longest backlog" in claim.claim)
+    assert not reported.holds
+    assert "in 40 of 60" in reported.ours
+    assert "steady 95 % mean by round-robin" in reported.why
     assert held(LIVE.claims(rows))[f"ours: no routing is faster than {PLUS}, by either sending"]
 
 

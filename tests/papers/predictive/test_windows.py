@@ -83,14 +83,14 @@ def test_longest_path_of_a_chain_is_the_sum_of_its_times() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("told", [1.0, 0.5, 2.0])
-def test_loads_that_one_placement_shows_add_up_to_what_machines_use(told: float) -> None:
+@pytest.mark.parametrize("reported", [1.0, 0.5, 2.0])
+def test_loads_that_one_placement_shows_add_up_to_what_machines_use(reported: float) -> None:
     """Whatever was declared: machines whose mixes of tuples are much alike must not make these look cheaper."""
     base = setting("log-processing")
     site = Site(base, 0.6, 500)
     windows = site.following(base.default, 7, 10)
     used = np.mean([window.span.machine_cpu @ site.instance.slots.machine_cpu for window in windows])
-    costs = tuple(msgspec.structs.replace(one, cpu=told * one.cpu) for one in site.application.components)
+    costs = tuple(msgspec.structs.replace(one, cpu=reported * one.cpu) for one in site.application.components)
     instance = Instance(msgspec.structs.replace(site.application, components=costs), base.cluster)
     tables = site.tables.feature_table(windows), site.tables.share_table(windows)
     found = Loads.observed(instance, *tables, window_s=site.window_s, seconds=10 * site.window_s)

@@ -1,4 +1,4 @@
-"""The live figure: what its claims say of rows, and that a story can be told."""
+"""The live figure: what its claims say of rows."""
 
 import math
 from pathlib import Path
@@ -12,8 +12,8 @@ from penstock.papers.sparcle.live import LIVE, _since, published_numbers, run_li
 
 
 def row(story: str, phase: str, application: str, rate: float, repetition: int = 0, **more: Any) -> dict[str, Any]:
-    told = {"story": story, "phase": phase, "application": application, "measured_tps": rate, "late": 0.0}
-    return {**told, "booked_tps": rate, "repetition": repetition, **more}
+    reported = {"story": story, "phase": phase, "application": application, "measured_tps": rate, "late": 0.0}
+    return {**reported, "booked_tps": rate, "repetition": repetition, **more}
 
 
 def rows(beta: float = 3.3, firm: float = 6.0, one: float = 5.0, once: bool = True, tuples: int = 30) -> pd.DataFrame:
@@ -76,12 +76,12 @@ def test_it_is_a_figure_of_the_work() -> None:
 
 @pytest.mark.spark
 def test_a_guaranteed_application_is_told_of_beside_one_that_floods() -> None:
-    told: list[str] = []
-    found = run_live({"story": "flood", "repetition": 0, "seconds": 4.0}, told.append)
+    reported: list[str] = []
+    found = run_live({"story": "flood", "repetition": 0, "seconds": 4.0}, reported.append)
     assert [(one["phase"], one["application"]) for one in found] == [
         ("alone", "firm"),
         ("flooded", "firm"),
         ("flooded", "flood"),
     ]
     assert all(float(one["measured_tps"]) > 0 for one in found)
-    assert any(text.startswith("flood: ") for text in told)
+    assert any(text.startswith("flood: ") for text in reported)

@@ -10,18 +10,18 @@ from penstock.runtime.controller.progress import CompletedTree, TupleTrees
 
 def tree(ids: list[int]) -> list[tuple[str, int]]:
     """Return the reports of a chain of tuples: the root, its first tuple, and each tuple with the next."""
-    told = [("root", 0), ("ack", ids[0])]
-    told += [("ack", taken ^ made) for taken, made in pairwise(ids)]
-    return [*told, ("ack", ids[-1])]
+    reported = [("root", 0), ("ack", ids[0])]
+    reported += [("ack", taken ^ made) for taken, made in pairwise(ids)]
+    return [*reported, ("ack", ids[-1])]
 
 
 @given(st.integers(1, 6).flatmap(lambda size: st.permutations(tree([1 << place for place in range(size)]))))
-def test_a_tree_is_complete_after_all_reports_in_any_order(told: list[tuple[str, int]]) -> None:
+def test_a_tree_is_complete_after_all_reports_in_any_order(reported: list[tuple[str, int]]) -> None:
     trees = TupleTrees()
-    for place, (kind, ids) in enumerate(told):
+    for place, (kind, ids) in enumerate(reported):
         found = trees.root(5, 3, 10.0, 20.0) if kind == "root" else trees.ack(5, ids, 10.0 + place, 20.0)
-        assert (found is not None) == (place == len(told) - 1)
-    latest = max(10.0 + place for place, (kind, _) in enumerate(told) if kind == "ack")
+        assert (found is not None) == (place == len(reported) - 1)
+    latest = max(10.0 + place for place, (kind, _) in enumerate(reported) if kind == "ack")
     assert found == CompletedTree(5, 3, 10.0, latest)
     assert len(trees) == 0
 

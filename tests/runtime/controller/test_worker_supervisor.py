@@ -292,8 +292,8 @@ def test_an_additional_executor_gets_workers() -> None:
         one.executors = [A, B, D]
         assert one.tend(EXECUTORS_S) == ["three-3/0", "three-3/1"]
         assert [machine.name for machine in one.machines] == ["three-3"]
-        told = {member.site.capacity for member in one.driver.controller.members if "three" in member.site.name}
-        assert told == {(machine.cpu, machine.memory_mb) for machine in one.machines}
+        reported = {member.site.capacity for member in one.driver.controller.members if "three" in member.site.name}
+        assert reported == {(machine.cpu, machine.memory_mb) for machine in one.machines}
         assert one.driver.controller.members.slots["three-3/1"] == 3
     with scene(A, B) as other:
         other.executors = [A, B, D]

@@ -90,8 +90,8 @@ def _written(folder: Path) -> ModuleType:
         "from pump_next import Drop\n\n"
         "def main(argument):\n"
         "    from pump_parts.valve import OPEN\n"
-        "    told = {'size': Drop(OPEN).size, 'penstock': penstock.__file__, 'file': __file__}\n"
-        "    Path(argument).write_text(json.dumps(told))\n"
+        "    reported = {'size': Drop(OPEN).size, 'penstock': penstock.__file__, 'file': __file__}\n"
+        "    Path(argument).write_text(json.dumps(reported))\n"
     )
     return importlib.import_module("pump_app")
 
@@ -106,11 +106,11 @@ def test_user_code_and_penstock_reach_executors_that_have_neither(
     assert ship(spark, app) == ["penstock", "pump_app", "pump_next", "pump_parts"]
     assert len(spark.sparkContext.listFiles) == 2
     for executor in executors(spark, cores=4):
-        told = tmp_path / f"told-{executor.id}"
-        job = jobs.launch("shipped", app.main, str(told), executor)
+        reported = tmp_path / f"reported-{executor.id}"
+        job = jobs.launch("shipped", app.main, str(reported), executor)
         assert job.done.wait(30)
         assert job.error is None
-        heard = json.loads(told.read_text())
+        heard = json.loads(reported.read_text())
         assert heard["size"] == 42
         assert ".zip" in heard["penstock"]
         assert ".zip" in heard["file"]

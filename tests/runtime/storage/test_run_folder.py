@@ -282,10 +282,10 @@ def test_rejects_a_second_driver_until_the_first_dies(tmp_path: Path) -> None:
             RunLock(info)
         holder.kill()
         holder.wait()
-    told = str(refused.value)
-    assert told.startswith(f"run {info.run} is being run by process {holder.pid} on ")
-    assert f"end it by penstock stop {info.path}" in told
-    assert "\n" not in told
+    reported = str(refused.value)
+    assert reported.startswith(f"run {info.run} is being run by process {holder.pid} on ")
+    assert f"end it by penstock stop {info.path}" in reported
+    assert "\n" not in reported
     RunLock(info).release()
 
 

@@ -53,7 +53,7 @@ class Rewinding(Source[int]):
 
 
 class Connected(Operator[int, int]):
-    """Holds something of which nobody can tell whether it has changed."""
+    """Holds something whose changes cannot be detected."""
 
     def open(self, context: TaskContext) -> None:
         self.connection = (number for number in range(3))

@@ -257,7 +257,7 @@ def check_all_sent(
 ) -> None:
     copies = 3 if grouping is Grouping.ALL else 1
     assert Counter(value for lane in range(3) for value in sender.values(lane)) == Counter(put * copies)
-    told = 0
+    reported = 0
     for lane in range(3):
         seen = 0
         for item in sender.sent.get(lane, []):
@@ -270,10 +270,10 @@ def check_all_sent(
             assert value >= since[seen]  # none has been overtaken by a marker
             assert seen + 1 >= len(since) or value < since[seen + 1]
             assert (mark.parent if mark is not None else None) == sampled.get(value)
-            told ^= mark.id if mark is not None else 0
+            reported ^= mark.id if mark is not None else 0
         assert seen == len(since) - 1
         assert sender.sent[lane][-1] == MarkerBody(END, 0, 0)
-    assert told == sender.made
+    assert reported == sender.made
 
 
 def test_markers_need_no_credit_and_wait_only_for_tuples_before_them() -> None:

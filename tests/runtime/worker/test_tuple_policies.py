@@ -102,8 +102,8 @@ def spread(rate: float, count: int, tasks: int = 2, cpu: float = 2e-3) -> Datafl
     """Return an application whose source gives numbers to any of some tasks, which say which of them has got one."""
     flow = Dataflow("spread")
     numbers = flow.source("in", Endless(range(count), rate), emits=int)
-    told = flow.operator("work", Which, numbers, parallelism=tasks, cpu=cpu, emits=tuple[int, int])
-    flow.sink("out", Captured([]), told)
+    reported = flow.operator("work", Which, numbers, parallelism=tasks, cpu=cpu, emits=tuple[int, int])
+    flow.sink("out", Captured([]), reported)
     return flow
 
 
@@ -220,7 +220,7 @@ def test_the_first_tuple_after_a_quiet_slot_leaves_at_once_and_others_wait_for_t
 )
 @settings(deadline=None)
 def test_a_live_decision_is_that_of_the_kernel_on_the_same_view(
-    spec: str, told: list[tuple[int, int, int]], waiting: int
+    spec: str, reported: list[tuple[int, int, int]], waiting: int
 ) -> None:
     placement = ["home/0", "slow/0", "fast/0", "home/1", "fast/1", "home/0"]
     policies = TuplePolicies(routing=spec, slot_ms=2.0)
@@ -228,7 +228,7 @@ def test_a_live_decision_is_that_of_the_kernel_on_the_same_view(
     router = router_of(cluster.start(), "in[0]")
     out = queue_of(cluster, "in[0]")
     queues, lanes = empty_queues(np.array([0, 4])), idle_lanes(*(np.zeros(4) for _ in range(4)))
-    for place, (lane, (backlog, used, milliseconds)) in enumerate(zip(out.lanes, told, strict=True)):
+    for place, (lane, (backlog, used, milliseconds)) in enumerate(zip(out.lanes, reported, strict=True)):
         lane.credits, lane.number = 32 - used, 40
         router.observe(place, Credit(1, 0, 0, lane.target, 0, backlog, 40 - used, milliseconds / 1e3, 0.25 * backlog))
         lanes.backlog[place], lanes.flying[place], lanes.outstanding[place] = backlog, used, used
@@ -281,16 +281,16 @@ def test_a_policy_that_reads_load_gets_credit_once_per_slot_and_all_of_it() -> N
 
 
 def test_credit_reports_the_time_per_tuple_with_what_the_slot_does_for_other_tasks() -> None:
-    def told(placement: list[str], rate: float) -> dict[int, float]:
+    def reported(placement: list[str], rate: float) -> dict[int, float]:
         policies = TuplePolicies(routing="round-robin", streams={"in->work": "potus-plus"})
         cluster = Tapped(spread(rate, 400), emulate=uneven(), placement=placement, window=2048, tuples=policies)
         cluster.start().advance(1.0)
         return {credit.target: credit.seconds for _, credit in cluster.credits if credit.stream == 0}
 
-    apart = told(["home/0", "slow/0", "fast/0", "home/1"], rate=400.0)
+    apart = reported(["home/0", "slow/0", "fast/0", "home/1"], rate=400.0)
     assert apart[1] == pytest.approx(0.002, rel=0.05)
     assert apart[2] == pytest.approx(0.0005, rel=0.05)
-    together = told(["home/0", "slow/0", "slow/0", "home/1"], rate=800.0)
+    together = reported(["home/0", "slow/0", "slow/0", "home/1"], rate=800.0)
     assert together[1] == pytest.approx(0.004, rel=0.2)
 
 
@@ -448,8 +448,8 @@ def test_a_switch_is_in_force_in_every_worker_and_in_the_journal() -> None:
     assert cluster.controller.status(cluster.clock()).tuples == wanted
     assert cluster.controller._journal().tuples == wanted
     streams = {"lines->split": "potus-plus", "count->out": "potus-plus"}
-    told = [(worker.rules.routing, worker.rules.sending) for worker in cluster.workers]
-    assert told == [(streams, "round-robin")] * 3
+    reported = [(worker.rules.routing, worker.rules.sending) for worker in cluster.workers]
+    assert reported == [(streams, "round-robin")] * 3
     cluster.apply([], tuples=TuplePolicies())
     cluster.settle()
     assert all(worker.policies is None for worker in cluster.workers)

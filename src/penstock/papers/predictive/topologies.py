@@ -29,7 +29,7 @@ NEAR = 0.10  # percentage points, as a share: tolerance of equal reductions
 MIDDLE = LOADS[1]
 SCHEMES = {"default": 0, "predictive": 1, "predictive-search": 2, "twin": 7}
 PREDICTORS = {"svr": 1, "linear": 2, "mean": 7, CALIBRATED: 0, TRUE: 3}
-TOLD = {"twin": "best found by the true twin"}
+DETAILS = {"twin": "best found by the true twin"}
 
 
 WAITING = "the default placement does not lack cores, so that no other shortens the 0.8 ms of a query; "
@@ -210,7 +210,7 @@ def _draw_whole(rows: pd.DataFrame, axis: Axes) -> None:
         for key, dash in ((PATHS, "-"), (TREES, ":")):
             found = values(rows, "time", key, scheme=scheme)[list(LOADS)]
             style = {**curve_style(COLOURS[colour]), "linestyle": dash}
-            name = TOLD.get(scheme, scheme) if key == PATHS else ""
+            name = DETAILS.get(scheme, scheme) if key == PATHS else ""
             axis.errorbar([100 * load for load in LOADS], found.mean(), found.std().fillna(0.0), **style, label=name)
     axis.set_ylim(bottom=0)
     label(axis, "load (% of what the default placement carries)", "mean time (ms)", "(c) whole (dotted: whole trees)")

@@ -331,7 +331,7 @@ class Driver:
     def _lose(self, connection: Connection, reason: str) -> None:
         """Close a connection that broke; if a worker has closed its heartbeat connection too, its process has ended.
 
-        A connection that was cut by the network tells nothing about the process: it may act until its lease expires.
+        A cut connection does not mean that the process has ended: it may act until its lease expires.
         """
         self._drop(connection)
         self._callers.discard(connection)

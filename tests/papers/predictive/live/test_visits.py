@@ -41,11 +41,11 @@ def test_placements_are_visited_one_after_another_in_one_run(spark: SparkSession
     lengths = Lengths(2.0, 0.5, 2.0)
     over_tps = 1.2 * setting.maximum_tps
     table = Timetable([first, second], [Flood(second, over_tps)], Lengths(0.0, 0.5, 3.0), lengths, lengths, 5.0)
-    told: list[str] = []
-    toured = tour(setting, table, tmp_path, 0, told.append)
+    reported: list[str] = []
+    toured = tour(setting, table, tmp_path, 0, reported.append)
     assert [visit.over_tps for visit in toured.visits] == [None, None, over_tps]
     assert all(earlier.end <= later.start for earlier, later in zip(toured.visits, toured.visits[1:], strict=False))
-    assert second.name in told[1]
+    assert second.name in reported[1]
 
     gains = sink_gains(Instance(setting.application, setting.cluster))
     assert gains == pytest.approx({"index-database": 1.0, "count-database": 1.0})
