@@ -167,7 +167,8 @@ class Inbox:
     def drop_taken(self, count: int) -> None:
         """Remove `count` tuples that were taken from the first batch."""
         self.queued -= count
-        if not len(self.waiting[0]):
+        first = self.waiting[0]
+        if isinstance(first, Delivery) and first.taken == len(first.values):
             self.waiting.popleft()
 
     def consume(self, channel: InChannel, count: int) -> None:

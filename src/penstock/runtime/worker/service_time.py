@@ -1,6 +1,8 @@
 """Measured processing times of a task, which bound the duration of one call and the length of queues."""
 
 TARGET_S = 0.005  # upper bound for one call of an author's code
+FEW = 64  # tuples of an operator, up to which this bound alone applies: it may become much slower at any time
+SHORT_S = 0.0005  # upper bound for more tuples than that
 WINDOW = 64.0  # tuples in the mean processing time
 DECAY = 0.8  # weight of a slow call after the next one
 SAME = 1e-3  # relative variance of the batch sizes below which no line can be fitted
@@ -21,7 +23,9 @@ class MeasuredServiceTime:
 
     def add(self, count: int, arrived: float, now: float) -> None:
         """Add tuples that were processed together."""
-        self._seconds += max(0.0, now - max(arrived, self._last))
+        since = arrived if arrived > self._last else self._last
+        if now > since:
+            self._seconds += now - since
         self._tuples += count
         self._last = now
         if self._tuples > WINDOW:
@@ -37,7 +41,8 @@ class MeasuredServiceTime:
 class BatchSize:
     """The number of tuples per call of an author's code (`count`), chosen so that the call returns soon.
 
-    An operator is called for each tuple, so its time is proportional to their number. A sink or a source is called once
+    An operator is called for each tuple, so its time is proportional to their number; only a fast one gets many, as
+    none of them can be interrupted. A sink or a source is called once
     for all of them, and a call may be slow whatever their number: a line is fitted to the slow calls. If its constant
     part alone exceeds the target, a call gets the number of tuples that doubles this time; fewer would only waste it.
     """
@@ -52,11 +57,14 @@ class BatchSize:
 
     def add(self, count: int, seconds: float) -> None:
         """Adapt to the duration of a call with `count` tuples."""
+        if count < self.count and seconds * self.count <= SHORT_S * count:
+            return  # a full call would be short, too
         most = 2 * self.count if count >= self.count else self.count
         if self._batched:
             most = min(most, self._affordable(count, seconds))
         elif seconds > 0.0:
-            most = min(most, int(TARGET_S * count / seconds))
+            affordable = count / seconds
+            most = min(most, max(min(FEW, int(TARGET_S * affordable)), int(SHORT_S * affordable)))
         self.count = max(1, min(most, self._maximum))
 
     def _affordable(self, count: int, seconds: float) -> int:

@@ -29,7 +29,6 @@ TURN_S = 0.01  # after which a worker reads its connections; a call in progress 
 MIN_WAIT_S = 50e-6  # before another poll of a source that had no tuples and is due at once
 PROGRESS_S = 0.05  # interval between the progress markers of a source
 CHUNK = 1024  # maximum tuples of a task per turn
-BATCH = 64  # tuples that an operator processes between two readings of the clock
 PORTIONS = 4  # number of steps in which an out-queue is filled
 RESPONSE_TIMES = 256  # maximum kept per report
 LARGEST_STATE = LARGEST // 2  # bytes; the contents of the out-queues share the frame
@@ -112,7 +111,7 @@ class Task:
         self._blocked_since: float | None = None
         self._response_times: list[float] = []
         self.service_time = MeasuredServiceTime()
-        self.batch_size = BatchSize(CHUNK, batched=True) if self._process is None else BatchSize(BATCH, batched=False)
+        self.batch_size = BatchSize(CHUNK, batched=self._process is None)
 
     @property
     def name(self) -> str:
@@ -158,7 +157,11 @@ class Task:
 
     def portion(self) -> int:
         """Return how many tuples it may process at once without exceeding the limit of an out-queue by much."""
-        return min((queue.limit for queue in self.queues), default=CHUNK * PORTIONS) // PORTIONS
+        least = CHUNK * PORTIONS
+        for queue in self.queues:
+            if queue.limit < least:
+                least = queue.limit
+        return least // PORTIONS
 
     def run(self, values: list[Any]) -> list[Any]:
         """Process tuples; return the results. A task with a guard uses that instead."""

@@ -148,11 +148,9 @@ class Direct:
         clock, inbox, left = self.now, task.inbox, CHUNK
         self._running.set(task)
         while inbox.waiting and left > 0:
-            if task.full():
-                task.note_blocked(clock(), True)
-                return False
-            task.note_blocked(clock(), False)
-            if task.guard is not None and task.guard.retry_at > clock():
+            started, full = clock(), task.full()
+            task.note_blocked(started, full)
+            if full or (task.guard is not None and task.guard.retry_at > started):
                 return False
             item = inbox.waiting[0]
             if not isinstance(item, Delivery):
@@ -161,8 +159,8 @@ class Direct:
                 if task.saving:
                     return False
                 continue
-            started, before = clock(), item.taken
-            self._process(task, item, deadline)
+            before = item.taken
+            self._process(task, item, started, deadline)
             size, now = item.taken - before, clock()
             inbox.drop_taken(size)
             task.add_busy(now - started)
@@ -172,18 +170,18 @@ class Direct:
                 break
         return bool(inbox.waiting)
 
-    def _process(self, task: Task, item: Delivery, deadline: float) -> None:
+    def _process(self, task: Task, item: Delivery, started: float, deadline: float) -> None:
         """Process tuples of a batch, each sampled one alone, until the time is over or the next needs a later retry."""
-        clock, guard = self.now, task.guard
+        clock, guard, size = self.now, task.guard, task.batch_size
         emitted: list[Any] = []
         sampled: list[SampledTuple] = []
-        end = min(item.taken + task.portion(), len(item.values))
-        while item.taken < end:
-            values, mark = item.peek(min(task.batch_size.count, end - item.taken))
-            started, before = clock(), len(emitted)
+        left = min(task.portion(), len(item.values) - item.taken)
+        while left > 0:
+            values, mark = item.peek(left if left < size.count else size.count)
+            count, before = len(values), len(emitted)
             if guard is None:
                 emitted += task.run(values)
-                item.advance(len(values), mark is not None)
+                item.advance(count, mark is not None)
             else:
                 attempt = guard.run(values, started)
                 emitted += attempt.emitted
@@ -191,14 +189,15 @@ class Direct:
                 item.advance(attempt.done, mark is not None and not retries)
                 if retries:
                     break
+            left -= count
             finished = clock()
             if mark is None:
-                task.batch_size.add(len(values), finished - started)
+                size.add(count, finished - started)
             else:
-                results = range(before, len(emitted))
-                sampled += self._tracer.processed(task, item, mark, started, finished, results)
+                sampled += self._tracer.processed(task, item, mark, started, finished, range(before, len(emitted)))
             if finished >= deadline:
                 break
+            started = finished
         if emitted:
             task.put(emitted, sampled)
 
