@@ -1,4 +1,4 @@
-"""Mistakes in a dataflow are refused where they are made, by name."""
+"""Errors in a dataflow are reported where they are made, by name."""
 
 import pickle
 import threading

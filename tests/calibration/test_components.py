@@ -155,7 +155,7 @@ def test_differences_between_machines_are_no_variation() -> None:
 
 
 def on_real_machines(seen: RunSummary, cores: float | None) -> RunSummary:
-    """Return what would be seen where the workers are two processes of one machine of so many cores."""
+    """Return what would be seen where the workers are two processes of one machine with this number of cores."""
     rename = {"slow": "host/0", "fast": "host/1"}
     share = seen.workers["used"] * 3 / (cores or 1.0)  # each took up to 3 cores
     workers = seen.workers.assign(used=share, capacity_cpu=cores, capacity_mb=None if cores is None else 2048.0)

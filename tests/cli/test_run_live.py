@@ -30,7 +30,7 @@ LIMIT_S = 120.0
 
 
 class Fussy(Count):
-    """A count that takes only so many."""
+    """A count that ends after a number of tuples."""
 
     def process(self, value: str) -> list[tuple[str, int]]:
         if self.counts.get(value) == 30:

@@ -17,7 +17,7 @@ def square(case: Case) -> Sequence[Row]:
 
 
 def refuse(case: Case) -> Sequence[Row]:
-    """Make a user's mistake."""
+    """Raise a user's error."""
     raise InvalidInput("x", f"expected another number, got {case['x']}")
 
 
@@ -41,5 +41,5 @@ def no_claims(rows: pd.DataFrame) -> list[Claim]:
 FIGURES = (
     Figure("1a", "squares", cases, square, draw, claims),
     Figure("1b", "squares again", cases, square, draw, no_claims),
-    Figure("own", "mistakes", cases, refuse, draw, no_claims),
+    Figure("own", "errors", cases, refuse, draw, no_claims),
 )

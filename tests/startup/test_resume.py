@@ -45,16 +45,16 @@ def taken(info: RunInfo, flow: ps.Dataflow | None = None) -> Resumption:
 def refused(kind: type[PenstockError], info: RunInfo, flow: ps.Dataflow | None = None, **settings: Any) -> str:
     """Return the one line by which a resume is refused; its folder must be as it was, and its lock free."""
     before = (info.path / "run.json").read_bytes()
-    with pytest.raises(kind) as mistake:
+    with pytest.raises(kind) as error:
         ps.run(flow or words(), resume=info.path, **arguments(**settings))
-    assert "\n" not in str(mistake.value)
+    assert "\n" not in str(error.value)
     assert (info.path / "run.json").read_bytes() == before
     assert running_session() is None
     RunLock(info).release()
-    return str(mistake.value)
+    return str(error.value)
 
 
-# From where it goes on
+# Where it continues
 
 
 def test_goes_on_from_the_last_checkpoint_in_the_last_epoch_where_tasks_should_be(tmp_path: Path) -> None:

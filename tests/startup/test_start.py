@@ -55,12 +55,12 @@ def free_port() -> int:
 def refused(kind: type[PenstockError], tmp_path: Path, flow: ps.Dataflow | None = None, **settings: Any) -> str:
     """Return the one line by which a start is refused; there must be nothing left of it."""
     before = running_session()
-    with pytest.raises(kind) as mistake:
+    with pytest.raises(kind) as error:
         ps.run(flow or words(rate=10), **arguments(**{"runs": tmp_path / "runs", **settings}))
     assert running_session() is before
     assert not list(tmp_path.glob("runs/*"))
-    assert "\n" not in str(mistake.value)
-    return str(mistake.value)
+    assert "\n" not in str(error.value)
+    return str(error.value)
 
 
 def test_a_policy_and_a_plan_are_one_too_many(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def run(tmp_path: Path) -> Iterator[Served]:
 
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
-    """Latency models of word count, drawn by lot."""
+    """Latency models of word count, with random coefficients."""
     instance = Instance(application("word-count"), cluster("hetero-small"))
     loads = Loads.declared(instance, {"source": 100.0})
     save_models(random_models(np.random.default_rng(0), instance, loads, kind="linear"), tmp_path / "wc.npz")

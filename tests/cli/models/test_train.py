@@ -31,7 +31,7 @@ Penstock = Callable[..., Ran]
 
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
-    """Latency models of word count on Li's cluster, drawn by lot."""
+    """Latency models of word count on Li's cluster, with random coefficients."""
     instance = Instance(application("word-count"), cluster("li-10"))
     rates = {source.name: 100.0 for source in instance.topology.sources}
     loads = Loads.declared(instance, rates)

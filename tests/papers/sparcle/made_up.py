@@ -11,7 +11,7 @@ Rates = Callable[[pd.DataFrame], Mapping[str, "pd.Series[float] | float"]]
 
 
 def rated(figure: Figure, change: Rates, quick: bool = True) -> pd.DataFrame:
-    """Return rows of a figure of rates: 1 for every policy, unless said otherwise."""
+    """Return rows of a figure of rates: 1 for every policy by default."""
     rows = pd.DataFrame([dict(one) for one in figure.cases(quick)])
     policies = list(dict.fromkeys(policy for asked in ASKED.values() for policy in asked))
     rows = rows.assign(**dict.fromkeys(policies, 1.0), limit="machine", unhurried=1.0)

@@ -251,7 +251,7 @@ class Mistaken(Source[int]):
         return self.due
 
 
-MISTAKES: dict[str, tuple[Any, str]] = {
+INVALID_SOURCES: dict[str, tuple[Any, str]] = {
     "no next due": (Mistaken([], None), r"odd\[0\]: next_due: expected a time in seconds, got None"),
     "not a number": (Mistaken([], float("nan")), r"odd\[0\]: next_due: expected a time in seconds, got nan"),
     "a text": (Mistaken([], "soon"), r"odd\[0\]: next_due: expected a time in seconds, got 'soon'"),
@@ -262,9 +262,9 @@ MISTAKES: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("options", [{"workers": 2}, {"emulate": tiny_cluster(2)}])
-@pytest.mark.parametrize("case", MISTAKES)
+@pytest.mark.parametrize("case", INVALID_SOURCES)
 def test_a_sources_error_ends_the_run_and_names_it(case: str, options: dict[str, Any]) -> None:
-    source, expected = MISTAKES[case]
+    source, expected = INVALID_SOURCES[case]
     flow = Dataflow("mistaken")
     flow.sink("out", Captured([]), flow.source("odd", source, emits=int))
     cluster = TestCluster(flow, **options).start()
