@@ -399,8 +399,8 @@ class ApplicationFailed(PenstockError):
 def run(flow: Dataflow, *, seconds: float = 3600.0, checkpoint_s: float = 5.0, **options: Any) -> Result:
     """Run an application until its sources have ended, or for a number of seconds of its clock.
 
-    Checkpoints are taken as in production, every `checkpoint_s` of its clock, and additionally among the first tuples
-    and at the end, so that a short test saves every operator; 0: none. Other options are those of `TestCluster`.
+    Checkpoints are taken by the code of production, every `checkpoint_s` of its clock, and additionally among the first
+    tuples and at the end, so that a short test saves every operator; 0: none. Other options are those of `TestCluster`.
     """
     cluster = TestCluster(flow, checkpoint_s=checkpoint_s, **options).start()
     end = cluster.clock() + seconds

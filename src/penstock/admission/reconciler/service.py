@@ -109,8 +109,8 @@ def serve(
     book: its file. flows: the dataflow of each application, by its name in the book, or a function that returns it.
     runs: parent of the run folders; a path has a new one at each start.
     workers: worker processes of the session, one per machine of a path. Default: twice what the book needs now.
-    checkpoint_s: seconds between checkpoints of a path, default 5. When a path is given up, other paths process again
-    what came after its last checkpoint.
+    checkpoint_s: seconds between checkpoints of a path. Default: that of a run. When a path is given up, other paths
+    process again what came after its last checkpoint.
     telemetry: whether runs write it. report: called with a line for every event.
     """
     path, say = Path(book), report or (lambda _: None)

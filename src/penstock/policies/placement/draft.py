@@ -16,7 +16,8 @@ class Draft:
 
     `slot` [T] is -1 for tasks not placed; `slot_load` [S] and `machine_load` [M] are core-seconds per source tuple;
     `slot_free_mb` [S] is what slots have left of their own limits, infinite without one; `machine_free_mb` [M] is the
-    free memory of machines, whatever limits their slots have. `machines_with_room` respects both.
+    free memory of machines, whatever limits their slots have. Both include a share `MEMORY_SLACK` of the capacity, so
+    they do not tie where free memory does. `machines_with_room` respects both.
     """
 
     def __init__(self, view: PlacementView) -> None:
