@@ -1,5 +1,7 @@
 import os
 from collections import Counter
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from penstock.model.placement import Constraint, Infeasible, Placement
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream, Topology
 from penstock.policies.api import PlacementView
 from penstock.policies.checks import violations
+from penstock.policies.placement import optimal
 from penstock.policies.placement.exact.enumeration import count_up_to_tasks, placements
 from penstock.policies.placement.exact.program import DEVELOPERS_LINE, without_developers_line
 from penstock.policies.placement.optimal import Optimal
@@ -251,3 +254,18 @@ def test_hides_only_the_line_for_developers(capfd: pytest.CaptureFixture[str]) -
     with without_developers_line():
         os.write(1, b"kept\n" + DEVELOPERS_LINE + b"\nalso kept\n")
     assert capfd.readouterr().out == "kept\nalso kept\n"
+
+
+def test_the_time_to_compile_kernels_is_not_part_of_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = small_case(0).view
+    monkeypatch.setattr(optimal, "BATCH", 1)
+    scored = PlacementView(
+        view.topology, view.cluster, Objective.DELAY, lambda placed: -placed.sum(axis=1).astype(float)
+    )
+    hurried = Optimal(seconds=0).place(scored, np.random.default_rng(0))
+    monkeypatch.setattr(optimal, "preparing", lambda: nullcontext(SimpleNamespace(seconds=1e6)))
+    patient = Optimal(seconds=0).place(scored, np.random.default_rng(0))
+    assert isinstance(hurried, Placement)
+    assert hurried.gap is None
+    assert isinstance(patient, Placement)
+    assert patient.gap == 0.0

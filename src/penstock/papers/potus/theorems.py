@@ -1,7 +1,7 @@
 """Two figures of our own: Theorem 1's slopes on systems of one hop, and an example of two hops where its bound fails.
 
 Theorem 1 says that without look-ahead the mean cost exceeds the optimum by at most B / V (17), and that the mean
-backlog grows no faster than V (18). It follows from (15), which does not contain (4), so it is also tested without forced
+backlog grows no faster than V (18). It follows from (15), which does not contain (4): it is also tested without forced
 dispatch (spread none). The example: l contains only the cost of the next hop, so a free first hop that leads to an
 expensive second one is used for every V.
 """

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.model.errors import InvalidInput
+from penstock.model.kernel import Preparation, preparing
 from penstock.model.placement import Infeasible, Placement
 from penstock.model.taskgraph import Ints
 from penstock.model.topology import Application
@@ -58,27 +59,30 @@ class Optimal:
 
         Raises `ValueError` if every placement must be scored and the view has no `evaluate`.
         """
-        run = _Run(view, rng, time.perf_counter() + self.seconds, self)
         if (short := refusal.without_room(view)) is not None:
             return short
-        try:
-            if any(flow.local for flow in view.tasks.flows):  # their traffic depends on the placement
-                return run.highest_score()
-            if view.objective == "throughput":
-                return run.highest_rate()
-            return run.least_traffic() if view.objective == "traffic" else run.highest_score()
-        except TooLarge:
-            return refusal.too_large(f"a program of more than {MAX_COLUMNS} variables", MAX_COLUMNS + 1.0, MAX_COLUMNS)
+        with preparing() as kernels:
+            run = _Run(view, rng, time.perf_counter() + self.seconds, self, kernels)
+            try:
+                if any(flow.local for flow in view.tasks.flows):  # their traffic depends on the placement
+                    return run.highest_score()
+                if view.objective == "throughput":
+                    return run.highest_rate()
+                return run.least_traffic() if view.objective == "traffic" else run.highest_score()
+            except TooLarge:
+                size = f"a program of more than {MAX_COLUMNS} variables"
+                return refusal.too_large(size, MAX_COLUMNS + 1.0, MAX_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One search: its input and its deadline."""
+    """One search: its input and its deadline, which excludes the time to compile kernels."""
 
     view: PlacementView
     rng: np.random.Generator
     ends: float
     policy: Optimal
+    kernels: Preparation
 
     def highest_rate(self) -> Placement | Infeasible:
         """Return the placement of the highest bottleneck rate."""
@@ -174,7 +178,7 @@ class _Run:
         return refusal.unpackable(self.view)
 
     def _left(self) -> float:
-        return self.ends - time.perf_counter()
+        return self.ends + self.kernels.seconds - time.perf_counter()
 
 
 def _proven(gap: float) -> tuple[float, str]:
