@@ -91,7 +91,7 @@ def test_an_unjudged_change_in_force_is_left(tmp_path: Path, verdict: str, left:
 
 
 def test_a_ledger_that_cannot_be_read_or_written_is_refused_in_a_line(tmp_path: Path) -> None:
-    with pytest.raises(FileProblem, match="penstock run --autopilot writes them"):
+    with pytest.raises(FileProblem, match="penstock run --autopilot or penstock autopilot set"):
         read_ledger(tmp_path / "none")
     ledger = Ledger(tmp_path / "later")
     (tmp_path / "later").mkdir()

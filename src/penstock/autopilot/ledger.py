@@ -252,7 +252,7 @@ def read_ledger(path: Path) -> LedgerContents:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        kept = "penstock run --autopilot writes them after its first reading"
+        kept = "penstock run --autopilot or penstock autopilot set starts an autopilot, which writes them"
         raise FileProblem(f"{path}: there are no decisions; {kept}") from None
     except OSError as error:
         raise FileProblem.of(error, path, "cannot be read", "check the path") from None

@@ -495,7 +495,7 @@ class Task:
         if self._state_size <= LARGEST_STATE:
             return ""
         size, most = (f"{count / 2**20:.1f} MiB" for count in (self._state_size, LARGEST_STATE))
-        return f"its state takes {size}, and at most {most} can move"
+        return f"its state takes {size}, and at most {most} can move; use more tasks in a new run"
 
     def departing_state(
         self, epoch: int, slot: str, now: float, encode: Callable[[OutQueue, Batch], bytes]
