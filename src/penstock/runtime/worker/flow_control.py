@@ -1,7 +1,8 @@
 """Credit-based flow control: receivers return credit for processed tuples, and set the windows of their channels.
 
 A channel's window is the maximum number of its tuples in flight. A receiver returns credit when it has processed a
-quarter of the window.
+quarter of the window. When its task becomes slower, it narrows the window at once, by negative credit: the sender waits
+until enough of its tuples have been processed.
 """
 
 from collections.abc import Callable
@@ -62,12 +63,12 @@ class CreditControl:
         task.inbox.consume(channel, count)
         if self._feedback is not None:
             self._feedback.processed(task, channel)
-        if channel.consumed >= max(1, channel.granted // 4):
+        if channel.consumed >= max(1, channel.granted // 4) or channel.granted > 2 * self._window(task, channel):
             self.grant(task, channel)
 
     def grant(self, task: Task, channel: InChannel) -> None:
         """Give a channel's sender credit for processed tuples, adjusted if its window changes."""
-        wider = max(self._widening(task, channel), -channel.consumed)
+        wider = self._widening(task, channel)
         amount = channel.grant(wider)
         if not amount and not wider and self._feedback is None:
             return
@@ -77,10 +78,13 @@ class CreditControl:
 
     def _widening(self, task: Task, channel: InChannel) -> int:
         """Return the change of a channel's window; small changes are suppressed."""
-        inbox = task.inbox
-        window = self._windows.window(task.service_time.seconds, max(1, inbox.active + (not channel.queued)))
+        window = self._window(task, channel)
         change = window - channel.granted
         return change if window == self._maximum or 4 * abs(change) > channel.granted else 0
+
+    def _window(self, task: Task, channel: InChannel) -> int:
+        """Return the window that a task's speed allows."""
+        return self._windows.window(task.service_time.seconds, max(1, task.inbox.active + (not channel.queued)))
 
     def receive(self, credit: Credit) -> None:
         """Add credit to a lane, whether its task is local or remote."""
