@@ -41,7 +41,7 @@ def test_every_function_on_the_walk_is_where_the_walk_says() -> None:
 def test_every_path_in_the_architecture_exists() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     before, rest = text.split("## Life of a tuple")
-    runtime, after = rest.split("## Three facts")
+    runtime, after = rest.split("## Facts worth knowing")
     paths = {(each, base) for each in named(before + after) for base in [RUNTIME.parent]}
     paths |= {(each, RUNTIME) for each in named(runtime)}
     assert len(paths) > 60

@@ -264,6 +264,28 @@ def test_a_plans_links_show_how_busy_they_are() -> None:
     assert "□□ 2 free" in text
 
 
+def test_long_names_that_differ_at_their_ends_stay_apart() -> None:
+    machines = Cluster(
+        name="long", machines=tuple(Machine(name=f"a-rather-long-name-of-a-machine-{n}", slots=2) for n in range(3))
+    )
+    app = Application(
+        name="long",
+        components=(
+            Component(name="the-only-source", kind=Kind.SOURCE),
+            Component(name="a-rather-long-name-of-an-operator", parallelism=3),
+            Component(name="out", kind=Kind.SINK),
+        ),
+        streams=(
+            Stream(source="the-only-source", target="a-rather-long-name-of-an-operator"),
+            Stream(source="a-rather-long-name-of-an-operator", target="out"),
+        ),
+    )
+    plan = to_plan(app, machines, Placement((0, 1, 2, 4, 5)), policy="hand", objective="throughput")
+    shown = [words for words, _ in texts(plan_svg(plan, planned_load(plan, app, machines)))]
+    for ends in [f"-{n}" for n in range(3)] + [f"or[{n}]" for n in range(3)]:
+        assert sum("…" in words and words.endswith(ends) for words in shown) == 1, (ends, shown)
+
+
 def test_a_plan_of_built_in_things_finds_them_and_others_are_drawn_without_load() -> None:
     app, machines = application("word-count"), cluster("star-8")
     plan = placed(app, machines, 0)

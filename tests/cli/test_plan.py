@@ -70,9 +70,11 @@ def test_a_refusal_names_its_constraint_in_json_and_does_not_blame_memory(pensto
         "plan", "word-count", "tata-3", "--policy", "flink", "--json"
     )  # eight tasks of a component, six slots
     assert ran.code == 1
-    assert json.loads(ran.out)["decisions"][0]["constraint"] == "slots"
-    row = next(line for line in penstock("plan", "word-count", "tata-3", "--policy", "flink").out.splitlines()
-               if line.startswith("flink"))  # fmt: skip
+    refusal = json.loads(ran.out)["decisions"][0]
+    assert (refusal["constraint"], refusal["proven"], refusal["found_by"]) == ("slots", False, "round-robin")
+    told = penstock("plan", "word-count", "tata-3", "--policy", "flink").out
+    assert "lower its parallelism; round-robin finds one\n" in told
+    row = next(line for line in told.splitlines() if line.startswith("flink"))
     assert "no" not in row.split()
 
 
@@ -303,6 +305,9 @@ def test_no_placement_ends_with_code_one_and_the_reason(penstock: Penstock, tmp_
     ran = penstock("plan", "word-count", small, "--policy", "round-robin", "--save", tmp_path / "plan.toml")
     assert ran.code == 1
     assert "no placement: task" in ran.out
+    assert "finds one" not in ran.out
+    refusal = json.loads(penstock("plan", "word-count", small, "--policy", "round-robin", "--json").out)["decisions"][0]
+    assert (refusal["proven"], refusal["found_by"]) == (True, None)
     assert not (tmp_path / "plan.toml").exists()
 
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from penstock.model.cluster import Cluster
+from penstock.model.cluster import Cluster, Machine
 from penstock.model.files import save
 from penstock.model.placement import Placement
 from penstock.model.plan import Plan, to_plan
@@ -43,6 +43,18 @@ def test_draws_a_built_in_cluster_with_parameters(penstock: Run) -> None:
     assert ran.code == 0
     assert all(f"│ m{number} " in ran.out for number in range(3))
     assert "3 machines on 3 hosts" in ran.out
+
+
+def test_names_labels_of_machines_and_components_that_stay_apart(penstock: Run, tmp_path: Path) -> None:
+    machines = tuple(Machine(name=f"m{n}", labels=("big", "camera")[: 2 if n < 2 else 1]) for n in range(5))
+    save(Cluster(name="site", machines=machines), tmp_path / "site.toml")
+    app = msgspec.structs.replace(application("word-count"), name="apart")
+    parts = tuple(
+        msgspec.structs.replace(one, anti_affinity=("count",)) if one.name == "split" else one for one in app.components
+    )
+    save(msgspec.structs.replace(app, components=parts), tmp_path / "apart.toml")
+    assert "big: 5 machines · camera: m0, m1" in " ".join(penstock("show", tmp_path / "site.toml").out.split())
+    assert "split apart from count" in " ".join(penstock("show", tmp_path / "apart.toml").out.split())
 
 
 def test_draws_within_the_terminals_width(penstock: Run, monkeypatch: pytest.MonkeyPatch) -> None:

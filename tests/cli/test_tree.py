@@ -40,6 +40,23 @@ def test_examples_name_their_commands() -> None:
             assert f"{epilog} ".startswith(f"Example: penstock {path} ")
 
 
+@pytest.mark.parametrize("command", list(leaves(root())), ids=lambda command: command.entry.function)
+def test_a_run_is_named_by_the_first_argument_or_beside_others_by_an_option(command: LazyCommand) -> None:
+    parameters = command.load().params
+    run = next((each for each in parameters if each.name == "run"), None)
+    if run is None:
+        return
+    arguments = [each for each in parameters if each.param_type_name == "argument"]
+    assert not run.required
+    assert "latest" in str(getattr(run, "help", ""))
+    if run in arguments:
+        assert arguments[0] is run
+        assert not any(each.required for each in arguments)
+    else:
+        assert run.opts == ["--run"]
+        assert arguments
+
+
 def test_help_of_groups_loads_no_command() -> None:
     script = f"""
 import io, json, sys

@@ -15,6 +15,7 @@ from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import InvalidInput
 from penstock.model.files import save
 from penstock.model.telemetry import write_records
+from penstock.runtime.storage.run_folder import NoRun
 from tests.exploration.test_spans import record, table
 from tests.fake_run import PLACEMENT, Served, flow
 
@@ -72,10 +73,20 @@ def test_refuses_a_run_whose_autopilot_is_on(tmp_path: Path) -> None:
         served.handle.autopilot = "stopped: a defect"
         target.refuse_piloted()
         served.handle.autopilot = "local-search, observing"
-        refused = rf"run: the autopilot of run {served.info.run} is on .* penstock autopilot off --run"
+        refused = rf"run: the autopilot of run {served.info.run} is on .* penstock autopilot off "
         with pytest.raises(InvalidInput, match=refused):
             explore_run(served.info, target, tmp_path, Trials(1, 0.2, 0.0, 0.2, margin=0.1), Limits(moves=1))
         assert served.handle.applied == []
+
+
+def test_refuses_a_run_that_ends_or_whose_driver_died(tmp_path: Path) -> None:
+    with Served(tmp_path) as served:
+        served.handle.phase = "draining"
+        with pytest.raises(NoRun, match=rf"^run: run {served.info.run} is about to end \(draining\)"):
+            RemoteTarget(served.info, APP, TRIO)
+    dead = msgspec.structs.replace(served.info, pid=2**22 + 1, ended=None)
+    with pytest.raises(NoRun, match=r"is not running: its driver \(pid \d+\) has died"):
+        RemoteTarget(dead, APP, TRIO)
 
 
 def record_roots(path: Path) -> list[int]:

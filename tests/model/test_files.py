@@ -88,6 +88,7 @@ WRONG_APPLICATIONS: list[tuple[Change, str]] = [
     (put("components.1.kind", "bolt"), "components[1].kind: expected one of source, operator, sink, got 'bolt'"),
     (put("components.1.name", "two words"), "components[1].name: expected a name without white space"),
     (put("components.1.name", ""), "components[1].name: expected a name"),
+    (put("components.1.name", 201 * "a"), "not . or .., of 1 to 200 characters, got 'aaa"),
     *(
         (put("components.1.name", name), "components[1].name: expected a name without white space, control characters")
         for name in (".", "..", "a\x1b[2J", "a\x00", "a\x7f", "a\x9b", "a\u202eb", "a\u200b")

@@ -54,7 +54,20 @@ def test_all_moves_of_a_plan_belong_to_its_phase_however_long_they_take() -> Non
 
 def test_a_plan_that_failed_claims_no_later_moves() -> None:
     events = [Event(10.0, "applying", "heft"), Event(10.0, "apply failed", "heft"), Event(20.0, "move", "a[0]")]
-    assert [(name, start) for name, start, *_ in spans(events)] == [("first", 0.0), ("heft", 10.0), ("move a[0]", 20.0)]
+    found = [(name, start) for name, start, *_ in spans(events)]
+    assert found == [("first", 0.0), ("heft (incomplete)", 10.0), ("move a[0]", 20.0)]
+
+
+def test_a_plan_that_the_end_of_the_run_interrupted_is_incomplete() -> None:
+    events = [
+        Event(10.0, "applying", "heft"),
+        Event(15.0, "applying", "t-storm"),
+        Event(15.5, "apply", "t-storm"),
+        Event(20.0, "applying", "vne"),
+        Event(25.0, "drain"),
+        Event(25.1, "apply failed", "vne"),
+    ]
+    assert [name for name, *_ in spans(events)] == ["first", "heft (incomplete)", "t-storm", "vne (incomplete)"]
 
 
 def test_a_switch_names_its_phase_by_the_policies_from_then_on() -> None:

@@ -9,7 +9,7 @@ from penstock.model.placement import Infeasible, Placement
 from penstock.model.plan import to_placement
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 from penstock.planning.advice import advise
-from penstock.planning.planner import Planner, latency_model
+from penstock.planning.planner import NoPlacement, Planner, latency_model, plan_by
 from penstock.workloads.applications import application
 from penstock.workloads.clusters import cluster
 from tests.estimate.latency_cases import random_model
@@ -74,6 +74,18 @@ def test_what_cannot_be_placed_is_a_decision_with_a_reason() -> None:
     assert decision.result.needed > decision.result.available
     assert planner.best([decision]) is None
     assert planner.score(decision) == -np.inf
+
+
+def test_only_a_refusal_without_proof_names_a_policy_that_finds_a_placement() -> None:
+    planner = Planner(CHAIN, Cluster(name="one", machines=(Machine(name="m"),)))
+    assert planner.another(planner.decide("flink")) == "round-robin"  # two tasks of work, one slot
+    with pytest.raises(NoPlacement, match=r"^policy: flink finds no placement on 'one': .*; round-robin finds one$"):
+        plan_by("flink", CHAIN, planner.cluster)
+    small = Cluster(name="small", machines=(Machine(name="m", memory_mb=150.0),))
+    assert Planner(CHAIN, small).another(Planner(CHAIN, small).decide("t-storm")) == ""
+    with pytest.raises(NoPlacement) as raised:
+        plan_by("t-storm", CHAIN, small)
+    assert "finds one" not in str(raised.value)
 
 
 def test_errors_name_the_field() -> None:

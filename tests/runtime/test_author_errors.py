@@ -19,6 +19,7 @@ from penstock.model.errors import InvalidInput, PenstockError, UnknownName
 from penstock.runtime.protocol import codec as codecs
 from penstock.runtime.protocol.frames import Data, Farewell, Frame
 from penstock.runtime.worker.state_machine import WorkerOutbox
+from penstock.startup.validation import check_parts
 from penstock.testing import ApplicationFailed, TestCluster, run, tiny_cluster
 from tests.runtime.flows import Given
 
@@ -64,10 +65,13 @@ class Shy(msgspec.Struct):
 
 
 class Passing(Operator[Any, Any]):
-    """Passes tuples on, and raises in one of its methods."""
+    """Passes tuples on, has a timer, and raises in one of its methods."""
 
     def __init__(self, method: str, how: Callable[..., Any] = boom) -> None:
         setattr(self, method, named(method, how))
+
+    def open(self, context: TaskContext) -> None:
+        context.at(0.5)
 
     def process(self, value: Any) -> Iterable[Any]:
         return (value,)
@@ -105,7 +109,7 @@ def passing(
     return flow
 
 
-OPERATOR = ("open", "process", "finish", "snapshot", "close")
+OPERATOR = ("open", "process", "on_timer", "finish", "snapshot", "close")
 SOURCE = ("open", "poll", "next_due", "position", "close")
 SINK = ("open", "write", "flush", "prepare", "snapshot", "close")
 CASES = [
@@ -138,6 +142,26 @@ def test_sys_exit_is_an_error_of_the_authors_too(method: str) -> None:
     with pytest.raises(ApplicationFailed, match=r"\[0\]: SystemExit: 3"):
         cluster.start().finish()
     assert cluster.controller.recovery.count == 0
+
+
+class Mute(Exception):
+    """An exception whose text raises."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def mute(*_: Any) -> NoReturn:
+    raise Mute
+
+
+def test_an_exception_whose_text_raises_is_an_error_of_the_authors_too() -> None:
+    cluster = TestCluster(passing(operator=lambda: Passing("process", mute)), workers=3, capture=False)
+    with pytest.raises(ApplicationFailed, match=r"^pass\[0\]: Mute: its text cannot be shown on tuple 0"):
+        cluster.start().finish()
+    assert cluster.controller.recovery.count == 0
+    with pytest.raises(InvalidInput, match=r"^numbers: its factory raised Mute: its text cannot be shown"):
+        _ = passing(source=mute).application  # type: ignore[arg-type]
 
 
 def test_sys_exit_is_skipped_as_any_exception() -> None:
@@ -183,6 +207,13 @@ def test_a_state_that_its_annotation_cannot_be_read_by_names_the_task() -> None:
 def test_a_factory_that_raises_names_its_component() -> None:
     with pytest.raises(InvalidInput, match=r"^numbers: its factory raised ValueError: boom"):
         _ = passing(source=boom).application  # type: ignore[arg-type]
+
+
+def test_a_check_that_raises_names_its_component() -> None:
+    with pytest.raises(InvalidInput, match=r"^numbers: its check raised ValueError: boom"):
+        check_parts(passing(source=RaisingSource("check")))
+    with pytest.raises(InvalidInput, match=r"^out: its check raised SystemExit: 3"):
+        check_parts(passing(sink=lambda: RaisingSink("check", leave)))
 
 
 def test_a_factory_that_raises_on_a_worker_names_the_task() -> None:

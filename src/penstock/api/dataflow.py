@@ -21,7 +21,7 @@ from penstock.api.logic import FilterOperator, FlatMapOperator, Logic, MapOperat
 from penstock.api.on_error import DeadLetters, ErrorPolicy, check_error_policy, letters_folder
 from penstock.api.tuple_types import check_encodable, check_key, element_type, emitted_type, of_pair, returned_type
 from penstock.model.entity import Name, to_invalid_input
-from penstock.model.errors import InvalidInput, PenstockError, UnknownName, nearest, refuse_duplicates
+from penstock.model.errors import InvalidInput, PenstockError, UnknownName, nearest, refuse_duplicates, with_type
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 
 
@@ -108,7 +108,7 @@ class Part:
         except (PenstockError, KeyboardInterrupt):
             raise
         except BaseException as error:  # includes sys.exit, which would end the whole process
-            problem = f"its factory raised {type(error).__name__}: {error}"
+            problem = f"its factory raised {with_type(error)}"
             raise InvalidInput(self.component.name, problem) from error
 
 
@@ -257,7 +257,7 @@ class Dataflow:
         try:
             return made.rate_tps if isinstance(made, Source) else None
         except Exception as error:
-            raise InvalidInput(f"{name}.rate_tps", f"raised {type(error).__name__}: {error}") from error
+            raise InvalidInput(f"{name}.rate_tps", f"raised {with_type(error)}") from error
 
     def _add(
         self,

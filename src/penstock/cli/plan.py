@@ -187,7 +187,7 @@ def _print(
     for decision in decisions:
         if isinstance(decision.result, Infeasible):
             reason = decision.result.reason
-            found = planner.another(decision) if best is None else "" if decision.result.proven else best.policy
+            found = _finder(planner, decision, best)
             hint = f"; {found} finds one" if found else ""
             console.print(f"[red]{decision.policy}[/]: no placement: {reason}{hint}", soft_wrap=True)
         elif note := decision.result.note:
@@ -333,7 +333,7 @@ def _print_json(
         "objective": str(planner.objective) if planner.latency is None else "latency",
         "best": best.policy if best else None,
         "tuples": tuples,
-        "decisions": [_record(planner, decision, power) for decision in decisions],
+        "decisions": [_record(planner, decision, best, power) for decision in decisions],
     }
     if explain and best is not None and (advice := advise(planner, best)) is not None:
         answer["advice"] = {
@@ -346,10 +346,20 @@ def _print_json(
     print_json(answer)
 
 
-def _record(planner: Planner, decision: Decision, power: Power | None) -> dict[str, Any]:
+def _finder(planner: Planner, decision: Decision, best: Decision | None) -> str:
+    """Return a policy that finds a placement if `decision` has none, without a proof that none exists; else ""."""
+    if best is None:
+        return planner.another(decision)
+    return best.policy if isinstance(decision.result, Infeasible) and not decision.result.proven else ""
+
+
+def _record(planner: Planner, decision: Decision, best: Decision | None, power: Power | None) -> dict[str, Any]:
     if isinstance(decision.result, Infeasible) or decision.evaluation is None:
         refusal = decision.result
-        reason = {"constraint": refusal.constraint, "reason": refusal.reason} if isinstance(refusal, Infeasible) else {}
+        reason: dict[str, Any] = {}
+        if isinstance(refusal, Infeasible):
+            reason = {"constraint": refusal.constraint, "reason": refusal.reason, "proven": refusal.proven}
+            reason["found_by"] = _finder(planner, decision, best) or None
         return {"policy": decision.policy, "placed": False, "seconds": decision.seconds, **reason}
     e = decision.evaluation
     made = planner.plan(decision)

@@ -13,10 +13,10 @@ from penstock.cli.inputs import JsonOption, MasterOption, RunsOption, refuse_mas
 from penstock.cli.output import console, duration, number, print_json, print_line, size, table
 from penstock.cli.progress import spinning
 from penstock.cli.report_plots import plot_report
-from penstock.cli.spark import on_spark
+from penstock.cli.spark import folder_read, on_spark
 from penstock.pipeline.report import run_report, telemetry_folder
 from penstock.pipeline.report_rows import EdgeTimes, Latencies, PhaseResult, Report
-from penstock.runtime.storage.run_folder import INFO, find_run, refuse_unwritable
+from penstock.runtime.storage.run_folder import refuse_unwritable
 
 MOST_PHASES = 4  # side by side in 80 columns: the first and the last ones
 MOST_ROWS = 5  # of lists that may be long; all of them are in report.json
@@ -51,7 +51,7 @@ def report(
     Example: penstock report word-count-20250131-142501 --output report
     """
     refuse_master(master)
-    folder = _found(run, runs)
+    folder = folder_read(run, runs)
     target = output or (folder.parent if folder.name == "telemetry" else folder) / "report"
     refuse_unwritable(target, "--output")
     found = _run(folder, target, master, settle, quiet=as_json)
@@ -84,12 +84,6 @@ def show_report(report: Report) -> None:
             for line in lines:
                 console.print(line, soft_wrap=isinstance(line, str))
             console.print()
-
-
-def _found(run: str | None, runs: Path) -> Path:
-    if run is not None and (runs / run / INFO).is_file():
-        return runs / run
-    return Path(run) if run and Path(run).is_dir() else find_run(run, runs).path  # a folder of telemetry is enough
 
 
 def _run(folder: Path, target: Path, master: str | None, settle: float, quiet: bool) -> Report:

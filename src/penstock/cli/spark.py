@@ -9,6 +9,14 @@ from pyspark.sql import SparkSession
 from penstock.cli.output import errors, print_note
 from penstock.cli.progress import spinning
 from penstock.pipeline.session import session
+from penstock.runtime.storage.run_folder import INFO, find_run
+
+
+def folder_read(run: str | None, runs: Path) -> Path:
+    """Return the folder of a run, or of telemetry or several runs: a folder that is no run's is enough."""
+    if run is not None and (runs / run / INFO).is_file():
+        return runs / run
+    return Path(run) if run and Path(run).is_dir() else find_run(run, runs).path
 
 
 @contextmanager

@@ -31,6 +31,8 @@ class RemoteTarget:
         self._info = info
         self.application = application
         self.cluster = cluster
+        if (phase := ask(info, GetStatus()).phase) not in GOING:
+            raise NoRun(f"run: run {info.run} is about to end ({phase}); name one that runs")
         self._placement = self.placement()
         self._read = self.now()
 
@@ -53,7 +55,7 @@ class RemoteTarget:
         piloted = self._status().autopilot
         if piloted and not piloted.startswith("stopped"):
             problem = f"the autopilot of run {self._info.run} is on ({piloted}) and would move tasks"
-            raise InvalidInput("run", f"{problem}; penstock autopilot off --run {self._info.called}")
+            raise InvalidInput("run", f"{problem}; penstock autopilot off {self._info.called}")
 
     def routes(self) -> tuple[PlannedRoute, ...]:
         """Return no routes: a run's status does not contain them."""

@@ -111,7 +111,7 @@ def _expectation(message: str, kind: Any) -> str:
         sign = limit["limit"].replace(">=", "≥").replace("<=", "≤")
         return f"{_WORDS.get(limit['type'], limit['type'])} {sign} {limit['bound'].removesuffix('.0')}"
     if "matching regex" in message or "of length" in message:
-        return "a name without white space, control characters, '/' or brackets, and not . or .."
+        return "a name without white space, control characters, '/' or brackets, not . or .., of 1 to 200 characters"
     if wrong := _TYPE.match(message):
         parts = [_WORDS.get(part.strip(), part.strip()) for part in wrong["type"].split("|") if "null" not in part]
         return " or ".join(parts)

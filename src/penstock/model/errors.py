@@ -113,6 +113,15 @@ def shown(value: object, most: int | None = 200) -> str:
     return text if most is None or len(text) <= most else text[: most - 1] + "…"
 
 
+def with_type(error: BaseException) -> str:
+    """Return the type and the text of an exception; the text of an author's may raise one itself."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "its text cannot be shown"
+    return f"{type(error).__name__}: {text}"
+
+
 def refuse_duplicates(path: str, names: Iterable[str]) -> None:
     """Raise `DuplicateName` for the first name that occurs twice in the list at `path`."""
     seen: dict[str, int] = {}

@@ -19,6 +19,7 @@ NAMED = "phase"
 APPLYING, APPLIED = "applying", ("apply", "apply failed")
 CHANGES = (APPLYING, *APPLIED, "move", "switch")
 ENDS = ("drain", "stop")
+INCOMPLETE = " (incomplete)"  # after the name of a plan that failed, or that the end of the run interrupted
 NONE = "none"  # detail of a switch after which no tuple policy is in force
 
 
@@ -111,11 +112,15 @@ def _unnamed(changes: Sequence[_Change], start: float, settle_s: float, first: s
 
 
 def _named(made: Mapping[str, str]) -> str:
-    """Name a phase by its changes: a plan and tuple policies, whatever moves came with them, or the last move."""
+    """Name a phase by its changes: a plan and tuple policies, whatever moves came with them, or the last move.
+
+    A plan that was not applied completely may have moved some of its tasks; its name says so.
+    """
     plans = [name for name in ("apply", "apply failed", APPLYING) if name in made]
     if not plans and "switch" not in made:
         return " ".join(filter(None, ("move", made["move"])))
     plan = made[plans[0]] or "apply" if plans else ""
+    plan += INCOMPLETE if plans and plans[0] != "apply" else ""
     tuples = made["switch"] or "other tuple policies" if "switch" in made else ""
     tuples = "no tuple policies" if tuples == NONE else tuples
     return " with ".join(filter(None, (plan, tuples)))

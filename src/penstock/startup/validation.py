@@ -9,7 +9,7 @@ from penstock.api.contracts import Sink
 from penstock.api.dataflow import Dataflow
 from penstock.api.guarantees import require_guarantee
 from penstock.model.cluster import Cluster, check_pins
-from penstock.model.errors import FileProblem, InvalidInput
+from penstock.model.errors import FileProblem, InvalidInput, PenstockError, with_type
 from penstock.model.limits import update_limits
 from penstock.model.tuples import TuplePolicies
 from penstock.pipeline.session import running_session
@@ -126,3 +126,7 @@ def check_parts(flow: Dataflow) -> None:
                     check()
                 except InvalidInput as error:
                     raise error.below(name) from None
+                except (PenstockError, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    raise InvalidInput(name, f"its check raised {with_type(error)}") from error

@@ -330,6 +330,15 @@ def test_refuses_an_unknown_policy_and_an_unknown_pin() -> None:
         admit(book(), application(source="z"))
 
 
+def test_a_policy_that_finds_no_path_is_not_taken_for_a_proof() -> None:
+    parts = (Component(name="in", kind=Kind.SOURCE), Component(name="out", kind=Kind.SINK, parallelism=2, cpu=0.1))
+    wanted = Application(name="two", components=parts, streams=(Stream(source="in", target="out"),))
+    alone = Book(cluster=Cluster(name="one", machines=(Machine(name="m"),)))
+    reason = refused(alone, wanted, policy="flink").reason
+    assert reason == "flink found no placement; round-robin finds one"
+    assert admitted(alone, wanted, policy="round-robin").booking.rate_tps == pytest.approx(10.0)
+
+
 def test_a_source_pinned_to_a_failed_machine_is_refused_by_name() -> None:
     found = refused(fail(book(), "a").book, application(rate=1.0))
     assert found.reason.startswith("component 'source' is pinned to machine 'a', which has failed; restore it")

@@ -91,7 +91,7 @@ def test_reports_a_run_without_decisions(penstock: Penstock, tmp_path: Path) -> 
     info = create("chain", tmp_path / "runs")
     ran = penstock("autopilot", "history", info.path)
     assert ran.code == 2
-    assert "penstock run --autopilot writes them" in ran.err
+    assert "penstock run --autopilot or penstock autopilot set starts an autopilot, which writes them" in ran.err
 
 
 def test_history_warns_of_a_torn_line_and_shows_the_rest(penstock: Penstock, folder: Path) -> None:

@@ -40,11 +40,11 @@ def models(tmp_path: Path) -> Path:
 
 def test_asks_and_steers_the_autopilot_of_a_run(penstock: Penstock, run: Served) -> None:
     where = ("--run", run.info.path)
-    assert penstock("autopilot", "status", *where).out == "autopilot off\n"
+    assert penstock("autopilot", "status", run.info.path).out == "autopilot off\n"
     ran = penstock("autopilot", "set", "local-search:seconds=1", *where, "--shadow")
     assert ran.out == "autopilot local-search:seconds=1 in shadow, observing\n"
-    assert penstock("autopilot", "off", *where).code == 0
-    assert json.loads(penstock("autopilot", "status", *where, "--json").out)["policy"] is None
+    assert penstock("autopilot", "off", run.info.path).code == 0
+    assert json.loads(penstock("autopilot", "status", run.info.path, "--json").out)["policy"] is None
     asked = [(None, None), ("local-search:seconds=1", True), ("off", None), (None, None)]
     assert run.handle.steered == [(policy, shadow, None) for policy, shadow in asked]
 

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from penstock.pipeline.job import read_table
 from penstock.pipeline.session import session
 from penstock.pipeline.store import locked
+from penstock.runtime.storage.run_folder import create, mark_ended
 from tests.conftest import Ran
 from tests.pipeline.conftest import SMALL
 from tests.pipeline.synthetic import Synthetic
@@ -77,10 +78,19 @@ def test_warns_of_an_exploration_that_has_not_ended(
     assert warning not in whole.err
 
 
+def test_a_run_is_found_by_its_name_or_as_the_latest(penstock: Callable[..., Ran], tmp_path: Path) -> None:
+    info = mark_ended(create("words", tmp_path / "runs"))
+    for name in ("latest", info.run, info.path):
+        command = ("models", "tables", "--input", name, "--runs", tmp_path / "runs", "--output", tmp_path / "tables")
+        assert f"{info.telemetry_path}: contains no telemetry" in penstock(*command).err
+    unknown = penstock("models", "tables", "--input", "lates", "--runs", tmp_path / "runs", "--output", tmp_path / "t")
+    assert unknown.err.startswith("error: run: no run is named 'lates'; there are ")
+
+
 def test_reports_invalid_input_in_one_line(penstock: Callable[..., Ran], tmp_path: Path) -> None:
     nowhere = penstock("models", "tables", "--input", tmp_path / "nowhere", "--output", tmp_path / "tables")
     assert (nowhere.code, nowhere.err.count("\n")) == (2, 1)
-    assert "is not a folder; use the folder of a run or of its telemetry" in nowhere.err
+    assert "run: no run is named" in nowhere.err
     empty = penstock("models", "tables", "--input", tmp_path, "--output", tmp_path / "tables")
     assert "contains no telemetry (*.parquet); use another folder" in empty.err
     window = penstock("models", "tables", "--input", tmp_path, "--output", tmp_path, "--window", 0)

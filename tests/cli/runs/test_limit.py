@@ -25,17 +25,17 @@ def run(tmp_path: Path) -> Iterator[Served]:
 
 
 def test_limits_pauses_and_lifts_and_status_shows_it(penstock: Penstock, run: Served) -> None:
-    assert penstock("runs", "limit", run.info.path, "500").out == "in limited to 500/s\n"
+    assert penstock("runs", "limit", "500", "--run", run.info.path).out == "in limited to 500/s\n"
     assert "in limited to 500/s" in penstock("status", run.info.path).out
-    assert penstock("runs", "limit", run.info.path, "in=0").out == "in paused\n"
-    assert json.loads(penstock("runs", "limit", run.info.path, "in=12.5", "--json").out) == {"in": 12.5}
+    assert penstock("runs", "limit", "in=0", "--run", run.info.path).out == "in paused\n"
+    assert json.loads(penstock("runs", "limit", "in=12.5", "--json", "--run", run.info.path).out) == {"in": 12.5}
     assert json.loads(penstock("status", run.info.path, "--json").out)["limits"] == {"in": 12.5}
-    assert penstock("runs", "limit", run.info.path, "none").out == "no source has a limit\n"
+    assert penstock("runs", "limit", "none", "--run", run.info.path).out == "no source has a limit\n"
     assert "limited" not in penstock("status", run.info.path).out
 
 
 def test_finds_the_latest_run(penstock: Penstock, run: Served) -> None:
-    ran = penstock("runs", "limit", "latest", "in=3", "--runs", run.info.path.parent)
+    ran = penstock("runs", "limit", "in=3", "--run", "latest", "--runs", run.info.path.parent)
     assert ran.out == "in limited to 3.00/s\n"
     assert run.handle.limits == {"in": 3.0}
 
@@ -53,7 +53,7 @@ def test_finds_the_latest_run(penstock: Penstock, run: Served) -> None:
     ],
 )
 def test_refuses_what_is_no_limit(penstock: Penstock, run: Served, rates: list[str], problem: str) -> None:
-    ran = penstock("runs", "limit", run.info.path, *rates)
+    ran = penstock("runs", "limit", *rates, "--run", run.info.path)
     assert ran.code == 2
     assert problem in ran.err
     assert run.handle.limits == {}
@@ -63,7 +63,9 @@ def test_reports_how_long_a_limit_lasts_on_a_booked_run(penstock: Penstock, run:
     book = tmp_path / "cell.json"
     machines = logs_folder(book) / "machines-x"
     write_info(msgspec.structs.replace(run.info, config=config(share=str(machines))))
-    assert penstock("runs", "limit", run.info.path, "5").out == "in limited to 5.00/s\n"  # others share machines, too
+    assert (
+        penstock("runs", "limit", "5", "--run", run.info.path).out == "in limited to 5.00/s\n"
+    )  # others share machines, too
     path = PathState(
         application="words",
         number=0,
@@ -73,14 +75,14 @@ def test_reports_how_long_a_limit_lasts_on_a_booked_run(penstock: Penstock, run:
         sources={"in": 8.0},
     )
     write_state(book, ReconcilerState(pid=os.getpid(), at=0.0, version=1, paths=(path,)))
-    lower = penstock("runs", "limit", run.info.path, "5").out
+    lower = penstock("runs", "limit", "5", "--run", run.info.path).out
     assert (
         "penstock cluster serve runs this for words, booked 8.00/s: a lower limit is kept until this run ends" in lower
     )
     for rate in ("9", "none"):
-        assert "a higher limit is reset" in penstock("runs", "limit", run.info.path, rate).out
-    assert penstock("runs", "limit", run.info.path, "8").out.endswith("booked 8.00/s: it follows the book\n")
-    assert json.loads(penstock("runs", "limit", run.info.path, "5", "--json").out) == {"in": 5.0}
+        assert "a higher limit is reset" in penstock("runs", "limit", rate, "--run", run.info.path).out
+    assert penstock("runs", "limit", "8", "--run", run.info.path).out.endswith("booked 8.00/s: it follows the book\n")
+    assert json.loads(penstock("runs", "limit", "5", "--json", "--run", run.info.path).out) == {"in": 5.0}
 
 
 def test_says_of_each_source_what_its_limit_is_worth() -> None:

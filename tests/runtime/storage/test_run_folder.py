@@ -71,6 +71,13 @@ def test_an_existing_folder_keeps_its_permissions(tmp_path: Path) -> None:
     assert modes(create("a", tmp_path / "runs", config=config(folder=str(elsewhere)))) == ["700", "755", "700"]
 
 
+def test_a_run_whose_telemetry_has_no_place_leaves_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileProblem, match="cannot be made"):
+        create("a", tmp_path / "runs", config=config(folder=str(tmp_path / "file" / "telemetry")))
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
 def test_two_runs_of_one_second_get_two_folders(tmp_path: Path) -> None:
     names = [create("a", tmp_path).run for _ in range(4)]
     assert len(set(names)) == 4

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.autopilot.options import placement_names, warn
-from penstock.cli.inputs import JsonOption, RunOption, RunsOption
+from penstock.cli.inputs import JsonOption, RunArgument, RunOption, RunsOption
 from penstock.cli.output import print_json, print_line
 from penstock.estimate.latency_models import load_models
 from penstock.model.status import PilotStatus
@@ -45,7 +45,7 @@ def set_policy(
     print_status(found, as_json)
 
 
-def off(run: RunOption = None, runs: RunsOption = Path("runs"), as_json: JsonOption = False) -> None:
+def off(run: RunArgument = None, runs: RunsOption = Path("runs"), as_json: JsonOption = False) -> None:
     """Disable the autopilot of a running application.
 
     A change in progress is measured and judged first.
@@ -55,7 +55,7 @@ def off(run: RunOption = None, runs: RunsOption = Path("runs"), as_json: JsonOpt
     print_status(ask(find_running(run, runs), Steer("off", None, None)), as_json, disabled=True)
 
 
-def status(run: RunOption = None, runs: RunsOption = Path("runs"), as_json: JsonOption = False) -> None:
+def status(run: RunArgument = None, runs: RunsOption = Path("runs"), as_json: JsonOption = False) -> None:
     """Show the autopilot of a running application.
 
     Example: penstock autopilot status

@@ -17,6 +17,7 @@ from penstock.model.taskgraph import Tasks, expand_tasks
 from penstock.model.topology import Application, Grouping, Topology
 
 NETWORK_LIMIT = 2000  # nodes; beyond, paths between all pairs take too long
+MOST_NAMES = 4  # of machines with a label
 
 
 def facts(thing: Application | Cluster | Plan) -> dict[str, Any]:
@@ -124,6 +125,7 @@ def _application_in_words(topology: Topology) -> list[str]:
         f"{duration(found['cpu_per_source_tuple'])} of cpu per source tuple",
         f"{size(sum(found['traffic_bytes_per_source_tuple'].values()))} sent for it",
         f"{number(offered)} tuples/s offered" if offered else "offered rate unknown",
+        *(f"{one.name} apart from {', '.join(one.anti_affinity)}" for one in topology.components if one.anti_affinity),
     ]
 
 
@@ -134,6 +136,7 @@ def _cluster_in_words(cluster: Cluster) -> list[str]:
         plural(found["slots"], "slot"),
         f"{plural(found['cores'], 'core')} that do {number(found['cpu'])} core-seconds/s",
         f"{size(found['memory_mb'] * 1e6)} in all",
+        *_labels_in_words(cluster),
     ]
     if not cluster.routed:
         delays = (
@@ -147,6 +150,18 @@ def _cluster_in_words(cluster: Cluster) -> list[str]:
     if found.get("unconnected_pairs"):
         parts.append(f"no route between {plural(found['unconnected_pairs'], 'pair')} of machines")
     return parts
+
+
+def _labels_in_words(cluster: Cluster) -> list[str]:
+    """Return each label with the machines that have it, or with their number if they are many."""
+    having: dict[str, list[str]] = {}
+    for machine in cluster.machines:
+        for label in machine.labels:
+            having.setdefault(label, []).append(machine.name)
+    return [
+        f"{label}: {', '.join(names) if len(names) <= MOST_NAMES else plural(len(names), 'machine')}"
+        for label, names in having.items()
+    ]
 
 
 def _plan_in_words(plan: Plan) -> list[str]:

@@ -7,9 +7,9 @@ import typer
 from rich.markup import escape
 
 from penstock.cli.formatting import plural
-from penstock.cli.inputs import JsonOption, MasterOption, refuse_master
+from penstock.cli.inputs import JsonOption, MasterOption, RunsOption, refuse_master
 from penstock.cli.output import console, number, print_json, print_line, print_note, table
-from penstock.cli.spark import on_spark
+from penstock.cli.spark import folder_read, on_spark
 from penstock.exploration.index import INDEX, RUNS
 from penstock.pipeline.job import SETTINGS, Summary, check, is_small, refuse_within, run_pipeline
 from penstock.runtime.storage.run_folder import refuse_unwritable
@@ -19,9 +19,11 @@ MOST_REASONS = 10
 
 def tables(
     telemetry: Annotated[
-        Path,
+        str,
         typer.Option(
-            "--input", metavar="DIR", help="A run's folder, a folder of telemetry, or a folder of run folders."
+            "--input",
+            metavar="RUN|DIR",
+            help="A run: its name, its folder, or latest; or a folder of telemetry or of run folders.",
         ),
     ],
     output: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the tables, outside that of --input.")],
@@ -33,6 +35,7 @@ def tables(
     lateness: Annotated[
         float, typer.Option(help="Seconds behind its worker's newest record after which a record is late.")
     ] = 600.0,
+    runs: RunsOption = Path("runs"),
     master: MasterOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -43,7 +46,7 @@ def tables(
 
     Example: penstock models tables --input runs/word-count-20250131-142501 --output tables
     """
-    summary = _run(telemetry, output, stream, follow, window, lateness, master, quiet=as_json)
+    summary = _run(folder_read(telemetry, runs), output, stream, follow, window, lateness, master, quiet=as_json)
     if as_json:
         print_json(summary)
     else:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from penstock.admission.reconciler.state import PathState, path_of
-from penstock.cli.inputs import JsonOption, RunsOption
+from penstock.cli.inputs import JsonOption, RunOption, RunsOption
 from penstock.cli.output import number, print_json, print_line
 from penstock.cli.run_view import limits_line
 from penstock.model.errors import InvalidInput
@@ -19,7 +19,6 @@ NONE = "none"
 
 
 def limit(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run: its name, its folder, or latest.")],
     rates: Annotated[
         list[str],
         typer.Argument(
@@ -27,6 +26,7 @@ def limit(
             help="Tuples per second of a source, or of all together; none: no limit; 0: pause.",
         ),
     ],
+    run: RunOption = None,
     runs: RunsOption = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
@@ -38,7 +38,7 @@ def limit(
     A run of penstock cluster serve has its booked limit. It keeps a lower one until it ends; a higher one is reset
     within a second or two, since others have been promised the capacity: change its priority or guarantee instead.
 
-    Example: penstock runs limit word-count-20250131-142501 cameras=20 logs=none
+    Example: penstock runs limit cameras=20 logs=none --run word-count-20250131-142501
     """
     wanted = parsed(rates)
     info = find_running(run, runs)

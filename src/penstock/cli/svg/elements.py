@@ -163,10 +163,12 @@ def widest(texts: Sequence[str], points: float, bold: bool = False) -> float:
 
 
 def shortened(words: str, points: float, width: float, bold: bool = False) -> str:
-    """Return a text that fits into a width, its end cut off if necessary."""
-    while len(words) > 1 and text_width(words, points, bold) > width:
-        words = words.removesuffix("…")[:-1] + "…"
-    return words
+    """Return a text that fits into a width, its middle left out if necessary: names often differ at their ends."""
+    short, kept = words, len(words)
+    while kept > 1 and text_width(short, points, bold) > width:
+        kept -= 1
+        short = f"{words[: kept - kept // 2]}…{words[len(words) - kept // 2 :]}"
+    return short
 
 
 def _n(value: float) -> str:

@@ -171,7 +171,7 @@ def _draw_names(page: Page, names: Sequence[str], at: Mapping[str, Point]) -> No
     taken = [(x - DOT / 2, y - DOT / 2, DOT, DOT) for x, y in at.values()]
     for name in names:
         x, y = at[name]
-        words = _without_middle(name, 10, CROWDED_NAME)
+        words = shortened(name, 10, CROWDED_NAME)
         width, gap = text_width(words, 10), DOT / 2 + 2
         sides = [(x - width / 2, y + gap), (x - width / 2, y - gap - LINE), (x + gap, y - LINE / 2)]
         for side in [*sides, (x - gap - width, y - LINE / 2)]:
@@ -185,15 +185,6 @@ def _draw_names(page: Page, names: Sequence[str], at: Mapping[str, Point]) -> No
 def _overlap(one: Box, other: Box) -> bool:
     across = one[0] < other[0] + other[2] and other[0] < one[0] + one[2]
     return across and one[1] < other[1] + other[3] and other[1] < one[1] + one[3]
-
-
-def _without_middle(words: str, points: float, width: float, bold: bool = False) -> str:
-    """Return a text that fits into a width, its middle left out if necessary: names often differ at their ends."""
-    most = int(width / text_width("n", points, bold))
-    if len(words) <= most:
-        return words
-    kept = (most - 1) // 2
-    return f"{words[: most - 1 - kept]}…{words[-kept:]}"
 
 
 def machine_words(machine: Machine, detailed: bool, used: Fullness | None) -> list[str]:
@@ -233,7 +224,7 @@ def _draw_machine(
     fill, tip = paint(machine.name, used, MACHINE[0]), machine_tip(machine) + in_use(machine.name, used)
     page.rectangle((left, top, right - left, bottom - top), fill=fill, stroke=MACHINE[1], tip=tip, kind="machine")
     x = (left + right) / 2
-    page.text(x, top + 17, _without_middle(words[0], 12, right - left - 8, bold=True), bold=True, anchor="middle")
+    page.text(x, top + 17, shortened(words[0], 12, right - left - 8, bold=True), bold=True, anchor="middle")
     for place, line in enumerate(words[1:], 1):
         shown = shortened(line, 10, right - left - 8)
         page.text(x, top + 17 + 13.5 * place, shown, points=10, anchor="middle", colour=MUTED)
@@ -244,7 +235,7 @@ def draw_switch(page: Page, name: str, box: Sequence[float], used: Fullness | No
     (left, top, right, bottom), (fill, tip) = box, _switch(name, used)
     place = (left, top, right - left, bottom - top)
     page.rectangle(place, fill=fill, stroke=SWITCH[1], round_by=(bottom - top) / 2, tip=tip, kind="switch")
-    words = _without_middle(name, 10, right - left - 8)
+    words = shortened(name, 10, right - left - 8)
     page.text((left + right) / 2, (top + bottom) / 2 + 4, words, points=10, anchor="middle", colour=INK)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from penstock.model.decoding import decode_msgpack, msgpack_decoder
-from penstock.model.errors import InvalidInput, shown
+from penstock.model.errors import InvalidInput, shown, with_type
 from penstock.runtime.protocol.transport import LARGEST
 
 ARRAY_OF_ONE = b"\x91"  # the header of an array with one element
@@ -140,4 +140,4 @@ def _raised(function: Callable[[Any], Any], value: Any) -> BaseException | None:
 def _line(error: BaseException) -> str:
     """Return the text of an exception, with its type if it is not msgspec's."""
     known = isinstance(error, msgspec.MsgspecError | TypeError | ValueError | OverflowError)
-    return str(error) if known else f"{type(error).__name__}: {error}"
+    return str(error) if known else with_type(error)

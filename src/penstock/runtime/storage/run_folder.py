@@ -160,9 +160,13 @@ def create(
         config=config,
         folder=str(folder),
     )
-    for part in (info.telemetry_path, info.output_path):
-        _make(part, umask, exist_ok=True)
-    write_info(info)
+    try:
+        for part in (info.telemetry_path, info.output_path):
+            _make(part, umask, exist_ok=True)
+        write_info(info)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     return info
 
 

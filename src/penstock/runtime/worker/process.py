@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.api.dataflow import Dataflow
 from penstock.model.decoding import Undecodable, decode_json
-from penstock.model.errors import PenstockError
+from penstock.model.errors import PenstockError, with_type
 from penstock.runtime.protocol import controller_messages, encode, worker_messages
 from penstock.runtime.protocol.transport import (
     Connection,
@@ -127,7 +127,7 @@ class Shell:
                 unsent=self._peers.unsent,
             )
         except Exception as error:  # possibly of an author's factory
-            text = str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
+            text = str(error) if isinstance(error, PenstockError) else with_type(error)
             failure = worker_messages.Failure(0, "", -1, "", text, traceback.format_exc())
             self._control.write([encode(failure)])
             deadline = time.monotonic() + LAST_MESSAGES_S

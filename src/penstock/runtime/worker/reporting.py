@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from penstock.api.contracts import TaskContext
-from penstock.model.errors import FileProblem, PenstockError
+from penstock.model.errors import FileProblem, PenstockError, with_type
 from penstock.model.telemetry import RecordKind
 from penstock.runtime.protocol.worker_messages import ActivityReport, Failure, TaskReport
 from penstock.runtime.worker.execution.interface import MachineUsage
@@ -115,7 +115,7 @@ class Reporter:
 def describe_failure(epoch: int, context: TaskContext | None, error: Exception, *, retries_disk: bool) -> Failure:
     """Return the report of an exception; `context` is that of the task whose code ran."""
     cause = error.__cause__ if isinstance(error, UserError) and error.__cause__ is not None else error
-    text = str(cause) if isinstance(cause, PenstockError) else f"{type(cause).__name__}: {cause}"
+    text = str(cause) if isinstance(cause, PenstockError) else with_type(cause)
     if isinstance(error, UserError):
         text = f"{text} in {error.where}" if error.where else text
         context = error.context or context
