@@ -59,6 +59,7 @@ class Waits(NamedTuple):
     room: Floats  # [G] factor by which a task could increase its output
     done: Floats  # [G] tuples that a task processes
     held: Floats  # [G] windows that lanes wait for a blocked task
+    needed: Floats  # [G] minimum of this if it blocks a source
     highest: Floats  # [G] maximum rate of a lane to it
     tight: Bools  # [G] whether it blocks a source
     slot: Floats  # [S] windows that lanes wait for a slot
@@ -105,6 +106,7 @@ def room_for(net: RateNet, ways: Ways) -> tuple[Lanes, Waits]:
         np.empty(pairs),
         np.empty(queues),
         np.empty(pairs),
+        np.empty(tasks),
         np.empty(tasks),
         np.empty(tasks),
         np.empty(tasks),
@@ -433,8 +435,11 @@ def wait_longer(tps: float, busy: Floats, highest: Floats, wait: Floats) -> None
 
 
 @stage
-def make_room(ways: Ways, lanes: Lanes, queues: int, waits: Waits) -> float:
-    """Set the factors by which classes could increase their output; return the minimum over sources."""
+def make_room(ways: Ways, lanes: Lanes, queues: int, blocking: bool, waits: Waits) -> float:
+    """Set the factors by which classes could increase their output; return the minimum over sources.
+
+    If not `blocking`, tasks do not block each other, and the minimum is over all classes.
+    """
     for task_class in range(lanes.first[-1]):
         waits.room[task_class] = np.inf
     for queue in range(queues - 1, -1, -1):
@@ -449,7 +454,7 @@ def make_room(ways: Ways, lanes: Lanes, queues: int, waits: Waits) -> float:
             if amount <= 0.0:
                 continue
             limit = 1.0 / wait
-            if waits.room[receiver] < np.inf:
+            if blocking and waits.room[receiver] < np.inf:
                 limit = min(limit, waits.rate[pair] * waits.room[receiver])
             if lanes.chosen[queue]:
                 total += lanes.size[receiver] * limit
@@ -459,14 +464,14 @@ def make_room(ways: Ways, lanes: Lanes, queues: int, waits: Waits) -> float:
             waits.room[sender] = min(waits.room[sender], total / amount)
     growth = 2.0
     for task_class in range(lanes.first[-1]):
-        if lanes.source[task_class] > 0.0:
+        if lanes.source[task_class] > 0.0 or not blocking:
             growth = min(growth, waits.room[task_class])
     return growth
 
 
 @lean
 def _follow(lanes: Lanes, queue: int, growth: float, waits: Waits) -> None:
-    """If a queue blocks a source, raise the waits for its receivers as far as this requires."""
+    """If a queue blocks a source, find the waits for its receivers that this requires."""
     sender = lanes.sender[queue]
     amount, total = waits.done[sender] * lanes.amount[queue], 0.0
     if not waits.tight[sender] or amount <= 0.0:
@@ -481,12 +486,12 @@ def _follow(lanes: Lanes, queue: int, growth: float, waits: Waits) -> None:
         receiver = lanes.target[pair]
         needed = 1.0 / waits.rate[pair] - waits.wait[pair] * growth
         if waits.room[receiver] <= NEARLY * growth and waits.rate[pair] > 0.0 and needed > 0.0:
+            waits.needed[receiver] = min(waits.needed[receiver], needed) if waits.tight[receiver] else needed
             waits.tight[receiver] = True
-            waits.held[receiver] = max(waits.held[receiver], needed)
 
 
 @stage
-def hold_up(lanes: Lanes, queues: int, growth: float, waits: Waits) -> None:
+def hold_up(lanes: Lanes, queues: int, growth: float, blocking: bool, waits: Waits) -> None:
     """Set the waits for tasks that their receivers block; they are longer if such a task blocks a source."""
     for slot in range(len(waits.slot)):
         waits.slot[slot] *= growth
@@ -495,7 +500,7 @@ def hold_up(lanes: Lanes, queues: int, growth: float, waits: Waits) -> None:
     for task_class in range(lanes.first[-1]):
         relative = min(max(waits.room[task_class] / growth, 0.25), 4.0)
         waits.tight[task_class] = lanes.source[task_class] > 0.0 and relative <= NEARLY
-        if waits.highest[task_class] <= 0.0:
+        if waits.highest[task_class] <= 0.0 or not blocking:
             continue
         if relative < 1.0 and waits.held[task_class] == 0.0:
             waits.held[task_class] = 1.0 / (waits.highest[task_class] * relative)
@@ -503,8 +508,11 @@ def hold_up(lanes: Lanes, queues: int, growth: float, waits: Waits) -> None:
             waits.held[task_class] *= growth * relative ** (-EASE * POWER)
         if relative >= 1.0 and waits.held[task_class] * waits.highest[task_class] < 0.05:
             waits.held[task_class] = 0.0
-    for queue in range(queues):
+    for queue in range(queues if blocking else 0):
         _follow(lanes, queue, growth, waits)
+    for task_class in range(lanes.first[-1]):
+        if waits.tight[task_class] and lanes.source[task_class] == 0.0:
+            waits.held[task_class] = waits.needed[task_class]
     for pair in range(lanes.start[queues]):
         waits.wait[pair] = waits.wait[pair] * growth + waits.held[lanes.target[pair]]
 
@@ -525,6 +533,22 @@ def resource_rate(net: RateNet, lanes: Lanes, waits: Waits) -> float:
 
 
 @stage
+def balance(net: RateNet, ways: Ways, lanes: Lanes, queues: int, tps: float, blocking: bool, waits: Waits) -> float:
+    """Repeat rounds until the rate stays the same; return it."""
+    same = 0
+    for _ in range(ROUNDS):
+        wait_longer(tps, waits.slot_busy, waits.slot_highest, waits.slot)
+        wait_longer(tps, waits.wire_busy, waits.wire_highest, waits.wire)
+        hold_up(lanes, queues, make_room(ways, lanes, queues, blocking, waits), blocking, waits)
+        send(ways, lanes, queues, False, waits)
+        before, tps = tps, 1.0 / use_up(net, ways, waits)
+        same = same + 1 if abs(tps - before) <= SETTLED * before else 0
+        if same >= TIMES:
+            break
+    return tps
+
+
+@stage
 def settle(net: RateNet, ways: Ways, lanes: Lanes, queues: int, waits: Waits) -> float:
     """Return the rate at which waits settle, at least that of an even split; `waits` has the loads per source tuple."""
     send(ways, lanes, queues, True, waits)
@@ -541,16 +565,10 @@ def settle(net: RateNet, ways: Ways, lanes: Lanes, queues: int, waits: Waits) ->
         waits.wire[wire] = 0.0
     for queue in range(queues):
         waits.level[queue] = 1.0
-    same = 0
-    for _ in range(ROUNDS):
-        wait_longer(tps, waits.slot_busy, waits.slot_highest, waits.slot)
-        wait_longer(tps, waits.wire_busy, waits.wire_highest, waits.wire)
-        hold_up(lanes, queues, make_room(ways, lanes, queues, waits), waits)
-        send(ways, lanes, queues, False, waits)
-        before, tps = tps, 1.0 / use_up(net, ways, waits)
-        same = same + 1 if abs(tps - before) <= SETTLED * before else 0
-        if same >= TIMES:
-            break
+    free = balance(net, ways, lanes, queues, tps, False, waits)
+    tps = balance(net, ways, lanes, queues, free, True, waits)
+    if free > tps:
+        tps = free
     tps = min(tps, resource_rate(net, lanes, waits))
     if tps < even:
         send(ways, lanes, queues, True, waits)
