@@ -457,7 +457,7 @@ def make_room(ways: Ways, lanes: Lanes, queues: int, blocking: bool, waits: Wait
             if blocking and waits.room[receiver] < np.inf:
                 limit = min(limit, waits.rate[pair] * waits.room[receiver])
             if lanes.chosen[queue]:
-                total += lanes.size[receiver] * limit
+                total += lanes.size[receiver] * min(limit, 1.0 / (wait + waits.held[receiver]))
             else:
                 waits.room[sender] = min(waits.room[sender], limit / waits.rate[pair])
         if amount > 0.0 and lanes.chosen[queue]:
