@@ -423,10 +423,10 @@ def wait_longer(tps: float, busy: Floats, highest: Floats, wait: Floats) -> None
             wait[place] = 0.0
             continue
         share = busy[place] * tps
-        if wait[place] == 0.0 and share <= TIGHT:
-            continue
-        if share > TIGHT:
-            wait[place] = max(wait[place], FIRST / highest[place])
+        if wait[place] == 0.0:
+            if share <= TIGHT:
+                continue
+            wait[place] = FIRST / highest[place]
         if share < 1.0:
             wait[place] *= share**POWER
         wait[place] = min(wait[place], LONGEST / highest[place])
@@ -453,12 +453,15 @@ def make_room(ways: Ways, lanes: Lanes, queues: int, blocking: bool, waits: Wait
             waits.wait[pair] = wait
             if amount <= 0.0:
                 continue
-            limit = 1.0 / wait
+            limit = full = 1.0 / wait
             if blocking and waits.room[receiver] < np.inf:
+                full = 1.0 / (wait + waits.held[receiver])
                 limit = min(limit, waits.rate[pair] * waits.room[receiver])
             if lanes.chosen[queue]:
-                total += lanes.size[receiver] * min(limit, 1.0 / (wait + waits.held[receiver]))
+                total += lanes.size[receiver] * min(limit, full)
             else:
+                if waits.held[receiver] > 0.0:
+                    limit = max(limit, full)
                 waits.room[sender] = min(waits.room[sender], limit / waits.rate[pair])
         if amount > 0.0 and lanes.chosen[queue]:
             waits.room[sender] = min(waits.room[sender], total / amount)
