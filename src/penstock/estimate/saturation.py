@@ -19,6 +19,7 @@ from penstock.model.taskgraph import FORWARD, GLOBAL, Bools, Floats, Ints
 PAIRS = 512  # maximum, which takes milliseconds; with more pairs, streams are assumed to split evenly
 ROUNDS = 40
 SETTLED, TIMES = 1e-3, 2  # relative change of the rate, consecutive rounds
+STILL = 0.05  # change of the waits
 EXACT = 1.005  # an even split is returned if no split could carry more than this multiple of it
 TIGHT = 0.97  # utilisation of an element from which lanes may wait for it
 POWER = 1.5  # exponent of an element's utilisation in the change of its wait per round
@@ -542,10 +543,11 @@ def balance(net: RateNet, ways: Ways, lanes: Lanes, queues: int, tps: float, blo
     for _ in range(ROUNDS):
         wait_longer(tps, waits.slot_busy, waits.slot_highest, waits.slot)
         wait_longer(tps, waits.wire_busy, waits.wire_highest, waits.wire)
-        hold_up(lanes, queues, make_room(ways, lanes, queues, blocking, waits), blocking, waits)
+        growth = make_room(ways, lanes, queues, blocking, waits)
+        hold_up(lanes, queues, growth, blocking, waits)
         send(ways, lanes, queues, False, waits)
         before, tps = tps, 1.0 / use_up(net, ways, waits)
-        same = same + 1 if abs(tps - before) <= SETTLED * before else 0
+        same = same + 1 if abs(tps - before) <= SETTLED * before and abs(growth - 1.0) <= STILL else 0
         if same >= TIMES:
             break
     return tps
