@@ -537,6 +537,21 @@ def resource_rate(net: RateNet, lanes: Lanes, waits: Waits) -> float:
 
 
 @stage
+def evades(lanes: Lanes, queues: int, waits: Waits) -> bool:
+    """Return whether a sender with a choice may avoid a task that its receivers block."""
+    for task_class in range(lanes.first[-1]):
+        waits.tight[task_class] = waits.room[task_class] <= NEARLY
+    for queue in range(queues - 1, -1, -1):
+        start, end = lanes.start[queue], lanes.start[queue + 1]
+        for pair in range(start, end):
+            if waits.tight[lanes.target[pair]] and waits.rate[pair] > 0.0:
+                if lanes.chosen[queue] and end > start + 1:
+                    return True
+                waits.tight[lanes.sender[queue]] = True
+    return False
+
+
+@stage
 def balance(net: RateNet, ways: Ways, lanes: Lanes, queues: int, tps: float, blocking: bool, waits: Waits) -> float:
     """Repeat rounds until the rate stays the same; return it."""
     same = 0
@@ -548,7 +563,7 @@ def balance(net: RateNet, ways: Ways, lanes: Lanes, queues: int, tps: float, blo
         send(ways, lanes, queues, False, waits)
         before, tps = tps, 1.0 / use_up(net, ways, waits)
         same = same + 1 if abs(tps - before) <= SETTLED * before and abs(growth - 1.0) <= STILL else 0
-        if same >= TIMES:
+        if same >= (TIMES if blocking else 1):
             break
     return tps
 
@@ -571,9 +586,9 @@ def settle(net: RateNet, ways: Ways, lanes: Lanes, queues: int, waits: Waits) ->
     for queue in range(queues):
         waits.level[queue] = 1.0
     free = balance(net, ways, lanes, queues, tps, False, waits)
-    tps = balance(net, ways, lanes, queues, free, True, waits)
-    if free > tps:
-        tps = free
+    tps = free
+    if evades(lanes, queues, waits):
+        tps = max(free, balance(net, ways, lanes, queues, free, True, waits))
     tps = min(tps, resource_rate(net, lanes, waits))
     if tps < even:
         send(ways, lanes, queues, True, waits)
