@@ -90,9 +90,17 @@ def test_the_estimate_agrees_with_the_twin(record_property: Callable[[str, objec
     estimate, even = found[:, 0] / found[:, 3], found[:, 1] / found[:, 3]
     for name, ratio in (("estimate", estimate), ("even", even)):
         record_property(name, np.percentile(ratio, (0, 5, 25, 50, 75, 95, 100)).round(3).tolist())
-    assert np.mean(np.abs(estimate - 1) <= 0.02) >= 0.9
-    assert np.mean(np.abs(estimate - 1) <= 0.05) >= 0.93
-    assert np.mean(np.abs(estimate - 1) <= 0.10) >= 0.97
+    assert np.mean(np.abs(estimate - 1) <= 0.02) >= 0.95
+    assert np.mean(np.abs(estimate - 1) <= 0.05) >= 0.98
+    assert np.abs(estimate - 1).max() <= 0.10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1035, 1298, 1343, 1417, 1601, 1981, 2182])
+def test_tasks_that_are_blocked_far_from_the_bottleneck(seed: int) -> None:
+    """Graphs on which senders avoid blocked tasks, or would if they were blocked."""
+    one = case(seed)
+    assert one.estimate_tps == pytest.approx(one.twin_tps, rel=0.04)
 
 
 def uneven(grouping: Grouping) -> tuple[Application, Cluster, Placement]:

@@ -3,7 +3,8 @@
 A lane (a channel from task to task) has a window of tuples in flight, and the elements on it serve tuples in order of
 arrival. So a lane that always waits carries window / wait, and its sender passes the remaining tuples to lanes with
 capacity. Waits grow at saturated elements and at tasks that their receivers block; elsewhere they vanish. The kernels
-find the waits at which no element is overloaded and a source is blocked. The tasks of a component on the same slot are
+find the waits at which no element is overloaded and a task is blocked. If its senders can avoid it, they also find the
+waits at which a source is blocked; the larger rate is the maximum. The tasks of a component on the same slot are
 equivalent and form a class. Rates are per source tuple, waits are in windows.
 """
 
@@ -19,7 +20,7 @@ from penstock.model.taskgraph import FORWARD, GLOBAL, Bools, Floats, Ints
 PAIRS = 512  # maximum, which takes milliseconds; with more pairs, streams are assumed to split evenly
 ROUNDS = 40
 SETTLED, TIMES = 1e-3, 2  # relative change of the rate, consecutive rounds
-STILL = 0.05  # change of the waits
+STILL = 0.05  # relative change of all waits in a round below which they may have settled
 EXACT = 1.005  # an even split is returned if no split could carry more than this multiple of it
 TIGHT = 0.97  # utilisation of an element from which lanes may wait for it
 POWER = 1.5  # exponent of an element's utilisation in the change of its wait per round
@@ -60,7 +61,7 @@ class Waits(NamedTuple):
     room: Floats  # [G] factor by which a task could increase its output
     done: Floats  # [G] tuples that a task processes
     held: Floats  # [G] windows that lanes wait for a blocked task
-    needed: Floats  # [G] minimum of this if it blocks a source
+    needed: Floats  # [G] the same, if it blocks a source
     highest: Floats  # [G] maximum rate of a lane to it
     tight: Bools  # [G] whether it blocks a source
     slot: Floats  # [S] windows that lanes wait for a slot
@@ -439,7 +440,8 @@ def wait_longer(tps: float, busy: Floats, highest: Floats, wait: Floats) -> None
 def make_room(ways: Ways, lanes: Lanes, queues: int, blocking: bool, waits: Waits) -> float:
     """Set the factors by which classes could increase their output; return the minimum over sources.
 
-    If not `blocking`, tasks do not block each other, and the minimum is over all classes.
+    Unless `blocking`, tasks do not block each other, and the minimum is over all classes. A full lane to a blocked task
+    carries a window per wait, but a lane with less can grow to that.
     """
     for task_class in range(lanes.first[-1]):
         waits.room[task_class] = np.inf
@@ -569,14 +571,8 @@ def balance(net: RateNet, ways: Ways, lanes: Lanes, queues: int, tps: float, blo
 
 
 @stage
-def settle(net: RateNet, ways: Ways, lanes: Lanes, queues: int, waits: Waits) -> float:
-    """Return the rate at which waits settle, at least that of an even split; `waits` has the loads per source tuple."""
-    send(ways, lanes, queues, True, waits)
-    longest = use_up(net, ways, waits)
-    other = resource_rate(net, lanes, waits)
-    if longest <= 0.0 or other * longest <= 1.0 or not avoids(net, ways, lanes, queues, longest, waits):
-        return float(min(other, 1.0 / longest))
-    even = tps = 1.0 / longest
+def split_evenly(net: RateNet, ways: Ways, lanes: Lanes, queues: int, waits: Waits) -> float:
+    """Remove all waits, and split streams evenly; return the maximum busy time."""
     for number in range(lanes.first[-1]):
         waits.held[number] = 0.0
     for slot in range(len(waits.slot)):
@@ -585,15 +581,29 @@ def settle(net: RateNet, ways: Ways, lanes: Lanes, queues: int, waits: Waits) ->
         waits.wire[wire] = 0.0
     for queue in range(queues):
         waits.level[queue] = 1.0
-    free = balance(net, ways, lanes, queues, tps, False, waits)
-    tps = free
+    send(ways, lanes, queues, True, waits)
+    return use_up(net, ways, waits)
+
+
+@stage
+def settle(net: RateNet, ways: Ways, lanes: Lanes, queues: int, waits: Waits) -> float:
+    """Return the rate at which waits settle, at least that of an even split; `waits` has the loads per source tuple.
+
+    Queues are empty at first, so a rate is sustained if it is before tasks block each other, or after that.
+    """
+    longest = split_evenly(net, ways, lanes, queues, waits)
+    other = resource_rate(net, lanes, waits)
+    if longest <= 0.0 or other * longest <= 1.0 or not avoids(net, ways, lanes, queues, longest, waits):
+        return float(min(other, 1.0 / longest))
+    even = 1.0 / longest
+    tps = balance(net, ways, lanes, queues, even, False, waits)
     if evades(lanes, queues, waits):
-        tps = max(free, balance(net, ways, lanes, queues, free, True, waits))
+        before, tps = tps, balance(net, ways, lanes, queues, tps, True, waits)
+        if tps < before:
+            split_evenly(net, ways, lanes, queues, waits)
+            tps = balance(net, ways, lanes, queues, even, False, waits)
     tps = min(tps, resource_rate(net, lanes, waits))
-    if tps < even:
-        send(ways, lanes, queues, True, waits)
-        use_up(net, ways, waits)
-    return max(tps, even)
+    return tps if tps >= even else 1.0 / split_evenly(net, ways, lanes, queues, waits)
 
 
 @kernel

@@ -22,6 +22,19 @@ def test_the_maximum_rate_of_a_chain_is_that_of_its_slowest_component() -> None:
     assert Twin(application, machines((1, 1), (2, 1))).maximum_tps([0, 1, 2]) == pytest.approx(0.5 / SERVICE, rel=0.02)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_finer_resolution_finds_a_maximum_more_precisely(seed: int) -> None:
+    """A sink that takes random times, and whose true maximum is known."""
+    twin = Twin(line(1.0, ServiceTime(), EXPONENTIAL), machines((1, 1), (1, 1), (1, 1)))
+    assert twin.maximum_tps([0, 1, 2], seed=seed, resolution=0.004) == pytest.approx(1.0 / SERVICE, rel=0.004)
+
+
+def test_a_resolution_is_a_fraction() -> None:
+    twin = Twin(line(1.0, ServiceTime(), ServiceTime()), machines((1, 1), (1, 1), (1, 1)))
+    with pytest.raises(InvalidInput, match="resolution: expected a number between 0 and 1"):
+        twin.maximum_tps([0, 1, 2], resolution=0.0)
+
+
 def test_back_pressure_finds_the_rate_of_machines_that_share_shuffled_work() -> None:
     """Shuffle follows credits: a slow task gets less, so that both are fully used."""
     application = line(1.0, EXPONENTIAL, parallelism=2)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,13 +23,29 @@ from penstock.sim.events.system import NEAR, TURNS, TwinSystem, build_twin_syste
 from penstock.workloads.arrivals import Constant, Poisson
 
 OVERLOAD = 2.0  # relative to the capacity with evenly split streams
-STEADY = 0.01  # relative; throughputs of spans that differ by less are considered equal
-STEADY_TASKS = 0.02  # likewise, of the tuples per second of each task, summed over tasks
-APART = 0.02  # relative; `maximum_tps` tries rates so far below and above that under overload
-SPAN_TUPLES = 5_000  # source tuples of the first span under overload
+RESOLUTION = 0.02  # relative; `maximum_tps` tries rates so far below and above that under overload
+STEADY = 0.5  # of the resolution; throughputs of spans that differ by less are considered equal
+SPAN_TUPLES = 5_000  # source tuples of the first span under overload, at the default resolution
 SPANS = 10
 FIRST, TRIALS, AGREE = 4, 7, 2  # spans of a trial: length of the first one, maximum number, consecutive ones that agree
 SLOWER = 0.75  # growth of a backlog relative to that in the previous span, below which it slows down
+
+
+class _Search(NamedTuple):
+    """A search for a maximum rate; a finer resolution takes proportionally longer spans."""
+
+    slots: Sequence[int]
+    seed: int
+    routes: Mapping[Hop, tuple[int, ...]] | None
+    resolution: float
+
+    @property
+    def steady(self) -> float:
+        return STEADY * self.resolution
+
+    @property
+    def span_tuples(self) -> float:
+        return SPAN_TUPLES * RESOLUTION / self.resolution
 
 
 class Twin:
@@ -72,25 +89,33 @@ class Twin:
         return TwinRun(setup, slots, seed, records, name)
 
     def maximum_tps(
-        self, slots: Sequence[int], seed: int = 0, routes: Mapping[Hop, tuple[int, ...]] | None = None
+        self,
+        slots: Sequence[int],
+        seed: int = 0,
+        routes: Mapping[Hop, tuple[int, ...]] | None = None,
+        resolution: float = RESOLUTION,
     ) -> float:
         """Return the largest source rate at which queues stay bounded, if every source task emits its share.
 
-        Queues are empty at first and source tuples arrive evenly. 2 % below the returned rate queues stay bounded, 2 %
-        above it they grow. Infinite if nothing limits it.
+        Queues are empty at first and source tuples arrive evenly. Below the returned rate by the relative resolution
+        queues stay bounded, above it by as much they grow. A quarter of the resolution takes about five times as long.
+        Infinite if nothing limits it.
 
         The rate carried under overload (`saturated_tps`) is tried first. It is the maximum in most cases, but not where
         senders share an element in order of arrival: once queues are full, a sender gets a share of the element in
         proportion to its windows and not to its load, so that others are blocked. Such a placement carries less after
         an overload than before it, until the arrival rate is low enough.
         """
-        carried = self.saturated_tps(slots, seed, routes)
+        if not 0.0 < resolution < 1.0:
+            raise InvalidInput("resolution", f"expected a number between 0 and 1, such as 0.02, got {resolution}")
+        search = _Search(slots, seed, routes, resolution)
+        carried = self._saturated_tps(search)
         if not 0.0 < carried < np.inf:
             return carried
-        lowest, highest, step = 0.0, np.inf, (1 + APART) / (1 - APART)
-        rate_tps = carried * (1 - APART)
-        while highest > lowest * (1 + STEADY):
-            if self._sustains(rate_tps, slots, seed, routes):
+        lowest, highest, step = 0.0, np.inf, (1 + resolution) / (1 - resolution)
+        rate_tps = carried * (1 - resolution)
+        while highest > lowest * (1 + search.steady):
+            if self._sustains(rate_tps, search):
                 lowest = rate_tps
             else:
                 highest = rate_tps
@@ -102,28 +127,26 @@ class Twin:
                 rate_tps, step = rate_tps * step if lowest > 0.0 else rate_tps / step, step**2
         return lowest
 
-    def _sustains(
-        self, rate_tps: float, slots: Sequence[int], seed: int, routes: Mapping[Hop, tuple[int, ...]] | None
-    ) -> bool:
+    def _sustains(self, rate_tps: float, search: _Search) -> bool:
         """Return whether queues stay bounded if source tuples arrive evenly at a rate.
 
         Spans double until the number of tuples in the system stays the same, or only that at the sources grows, and the
         next span confirms it. A backlog whose growth slows down is bounded. So may be one whose tuples wait for less
         time than it takes to fill the windows of lanes to the same slot: full ones give way to the source.
         """
-        slot = SPAN_TUPLES / rate_tps
+        slot = search.span_tuples / rate_tps
         rates = {name: Constant(rate=rate, slot=slot) for name, rate in self._shared(rate_tps).items()}
-        run = self.start(slots, rates=rates, seed=seed, routes=routes)
-        length, waiting, inside, growth = FIRST * SPAN_TUPLES / rate_tps, 0, 0, 0.0
+        run = self.start(search.slots, rates=rates, seed=search.seed, routes=search.routes)
+        length, waiting, inside, growth = FIRST * slot, 0, 0, 0.0
         bounded = growing = slowing = 0
         queue = np.zeros(self._system.tasks)
         for _ in range(TRIALS):
             span = run.advance(length)
             before, growth = growth, (span.waiting - waiting) / span.offered
             grown = (span.in_flight - inside) / span.offered
-            settled = grown <= STEADY / 2 and not self._gives_way(slots, span, queue)
-            bounded = bounded + 1 if growth + grown <= STEADY / 2 else 0
-            growing = growing + 1 if settled and growth > max(STEADY, SLOWER * before) else 0
+            settled = grown <= search.steady / 2 and not self._gives_way(search, span, queue)
+            bounded = bounded + 1 if growth + grown <= search.steady / 2 else 0
+            growing = growing + 1 if settled and growth > max(search.steady, SLOWER * before) else 0
             slowing = slowing + 1 if settled and growth < SLOWER * before else 0
             if AGREE in (bounded, growing):
                 break
@@ -131,10 +154,10 @@ class Twin:
             waiting, inside, queue = span.waiting, span.in_flight, span.queue.astype(np.float64)
         return bounded == AGREE or slowing >= AGREE
 
-    def _gives_way(self, slots: Sequence[int], span: TwinSpan, queue: Floats) -> bool:
+    def _gives_way(self, search: _Search, span: TwinSpan, queue: Floats) -> bool:
         """Return whether lanes may yet give way to a source in the slot of their task; queue: before the span."""
-        placed, system = np.asarray(slots), self._system
-        grows = system.source & (span.queue - queue > STEADY * span.taken)
+        placed, system = np.asarray(search.slots), self._system
+        grows = system.source & (span.queue - queue > search.steady * span.taken)
         wait_s = np.zeros(self.instance.slots.number)
         np.maximum.at(wait_s, placed[grows], span.queue[grows] * span.seconds / np.maximum(span.taken[grows], 1))
         beside = wait_s[placed[system.target]]
@@ -151,18 +174,21 @@ class Twin:
         tuples equals that of the previous span, and that emitted by the most blocked source, and every task processes
         the same number as before. Senders with a choice of task then avoid slow ones.
         """
-        even = self._even_tps(slots, seed, routes)
+        return self._saturated_tps(_Search(slots, seed, routes, RESOLUTION))
+
+    def _saturated_tps(self, search: _Search) -> float:
+        even = self._even_tps(search.slots, search.seed, search.routes)
         if not np.isfinite(even):
             return float("inf")
-        run = self.start(slots, rates=self._shared(even), seed=seed, routes=routes)
-        supply = run.saturate(OVERLOAD * SPAN_TUPLES)
-        length, before, reached, processed = SPAN_TUPLES / even, 0.0, 0.0, np.zeros(self._system.tasks)
+        run = self.start(search.slots, rates=self._shared(even), seed=search.seed, routes=search.routes)
+        supply = run.saturate(OVERLOAD * search.span_tuples)
+        length, before, reached, processed = search.span_tuples / even, 0.0, 0.0, np.zeros(self._system.tasks)
         for _ in range(SPANS):
             span = run.advance(length)
             given = (supply.reached - reached) / length
-            settled = all(abs(span.throughput_tps - one) <= STEADY * one for one in (before, given))
+            settled = all(abs(span.throughput_tps - one) <= search.steady * one for one in (before, given))
             apart = np.abs(span.processed / length - processed).sum()
-            if settled and supply.held_up and apart <= STEADY_TASKS * processed.sum():
+            if settled and supply.held_up and apart <= search.resolution * processed.sum():
                 break
             processed = span.processed / length
             length, before, reached = 2 * length, span.throughput_tps, supply.reached
