@@ -96,7 +96,7 @@ def test_the_estimate_agrees_with_the_twin(record_property: Callable[[str, objec
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1035, 1298, 1343, 1417, 1601, 1981, 2182])
+@pytest.mark.parametrize("seed", [1035, 1298, 1343, 1601, 1981, 2182])
 def test_tasks_that_are_blocked_far_from_the_bottleneck(seed: int) -> None:
     """Graphs on which senders avoid blocked tasks, or would if they were blocked."""
     one = case(seed)
