@@ -174,6 +174,7 @@ class Worker:
                 self._attempt(self._assign, message)
             case controller_messages.LimitRates():  # also while states are being read
                 if message.epoch == self.epoch:
+                    self.execution.sync()
                     self._set_rates(message.limits)
             case controller_messages.Stop():
                 self._stop()
@@ -182,6 +183,7 @@ class Worker:
             case controller_messages.Start():
                 self._start()
             case controller_messages.Peers() | controller_messages.Drain() | controller_messages.SourceProgress():
+                self.execution.sync()
                 self._update(message)
             case _:
                 self.execution.sync()

@@ -15,7 +15,7 @@ from penstock.api.sources.generated import Generated
 from penstock.model.cluster import Cluster, Distances, Link, Machine
 from penstock.model.telemetry import Record, RecordKind
 from penstock.model.topology import Distribution, ServiceTime
-from penstock.testing import Captured, Result, TestCluster, run
+from penstock.testing import Captured, Result, TestCluster, run, tiny_cluster
 from penstock.workloads.arrivals import Poisson
 from tests.runtime import flows
 
@@ -188,3 +188,20 @@ def test_records_state_that_they_are_emulated() -> None:
     assert result.status.emulated == "small"
     assert all(record.emulated for record in result.records)
     assert result.status.warnings == []
+
+
+@pytest.mark.parametrize("held", ["in flight", "rate", "slot"])
+def test_a_tuple_that_waited_for_a_limit_is_not_late(held: str) -> None:
+    """Nothing is late on a manual clock, however long a source was held."""
+    flow = Dataflow("held")
+    numbers = flow.source("in", Generated(int, rate=500.0), cpu=4e-3 if held == "slot" else 1e-4)
+    flow.sink("out", Captured([]), numbers, cpu=5e-3)
+    limits, in_flight = 100.0 if held == "rate" else None, 20 if held == "in flight" else 0
+    cluster = TestCluster(flow, emulate=tiny_cluster(2), limits=limits, in_flight=in_flight).start()
+    for step in range(16):
+        cluster.advance(0.25)
+        if step == 7:
+            cluster.limit(None)
+        for machine in cluster.controller.status(cluster.clock()).machines:
+            assert machine.lag_ms == pytest.approx(0.0, abs=1e-6)
+    assert len(cluster.outputs["out"]) > 200

@@ -76,6 +76,7 @@ class Emulated:
         self._serving: dict[int, Task] = {}  # by slot
         # Tuples of sources that wait for their slot, with their due times and the earliest times to emit them.
         self._polled: dict[int, deque[tuple[Any, float, float]]] = {}
+        self._earliest: dict[int, float] = {}  # of a source: the time before which the last turn could not poll more
         self._used = self._cpu.used(self._events.time)  # other runs may have used some
         self._fidelity = Fidelity(self._machine.name, os.cpu_count() or 1, 0.0)
 
@@ -116,14 +117,23 @@ class Emulated:
 
     def turn(self, now: float) -> bool:
         """Handle all events that are due, in the order of their times."""
-        events = self._events
+        last = self._events.time
         for task in list(self._tasks.values()):
             if task.is_source:
-                self._poll(task, now)
+                self._poll(task, now, last)
             if task.context.timers:
-                events.set_time(now)
+                self._events.set_time(now)
                 self._running.set(task)
                 task.fire_timers(now)
+        more = self._handle_events(now)
+        for task in self._tasks.values():
+            if task.is_source:
+                self._earliest[task.number] = max(now, self._poll_due(task))
+        return more
+
+    def _handle_events(self, now: float) -> bool:
+        """Handle events that are due, for a bounded time; return whether there are more."""
+        events = self._events
         deadline = self._clock() + TURN_S  # authors' code takes real time, too
         for _ in range(EVENTS):
             scheduled = events.next
@@ -165,7 +175,8 @@ class Emulated:
         """Return the number of tuples of a source that wait for its slot or are in service."""
         return len(self._polled[task.number]) + self._in_service(task)
 
-    def _poll(self, task: Task, now: float) -> None:
+    def _poll(self, task: Task, now: float, last: float) -> None:
+        """Poll a source; `last` is the time of the last event or input, which may have ended its wait."""
         if task.ended:
             return
         self._events.set_time(now)
@@ -177,10 +188,13 @@ class Emulated:
             task.mark_progress(math.inf)
             self._handlers.finish(task)
             return
+        released = max(last, task.next_poll)
         polled = task.poll(now, MAX_POLLED, polled=self._pending(task))
         if polled is not None:
             self._polled[task.number].extend(zip(*polled, strict=True))
-            self._events.at(max(polled.ready[0], 0.0), lambda at: self._start(task.slot, at))
+            ready = polled.ready[0]
+            start = ready if ready >= self._earliest[task.number] else max(ready, released)  # its wait is no lag
+            self._events.at(start, lambda at: self._start(task.slot, at))
 
     # Slots
 
@@ -283,6 +297,7 @@ class Emulated:
         seed = (self._emulation.seed, task.number, task.counted)
         self._services[task.number] = ServiceTimes(task.component.cpu, task.component.service, seed)
         self._polled.setdefault(task.number, deque())
+        self._earliest[task.number] = self._events.time
         self._note_service()
         self._events.at(self._events.time, lambda at: self._start(task.slot, at))
 
