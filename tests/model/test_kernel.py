@@ -1,3 +1,4 @@
+import os
 import pickle
 import subprocess
 import sys
@@ -94,6 +95,38 @@ def test_a_kernel_in_the_cache_is_not_interpreted(tmp_path: Path) -> None:
     assert signatures("interpret") == 0
     assert signatures("compile") == 1
     assert signatures("interpret") == 1
+
+
+DISABLED = """
+import numpy as np
+from penstock.model.kernel import interpreted, kernel
+
+@kernel
+def ratios(values: np.ndarray, divisor: float) -> tuple[float, float]:
+    return half(values[0] / divisor), values.sum()
+
+@kernel
+def half(value: float) -> float:
+    return value / 2
+
+for called in (ratios, interpreted(ratios)):
+    with np.errstate(all="ignore"):
+        print(*called(np.array([1.0, 2.0]), 0.0))
+print(type(ratios(np.ones(1), 0.0)[1]) is float)
+"""
+
+
+def test_kernels_are_interpreted_without_a_compiler(tmp_path: Path) -> None:
+    script = tmp_path / "disabled.py"
+    script.write_text(DISABLED)
+    done = subprocess.run(
+        [sys.executable, script],
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["inf", "3.0", "inf", "3.0", "True"]
 
 
 TWO = """

@@ -14,12 +14,14 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache, wraps
 from time import thread_time
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 import numpy as np
+from numba.core import config
 from numba.core.caching import IndexDataCacheFile
 from numba.core.event import Event, Listener, TimingListener, install_listener, register
 
@@ -55,9 +57,27 @@ IndexDataCacheFile._load_index = _ignore_other_versions(IndexDataCacheFile._load
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function on its first call; arithmetic follows Python, except that division by zero follows numpy."""
+    if config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return _uncompiled(function)
     compiled = numba.njit(**_COUNTING)(function)
     compiled._compile_for_args = _Gradual(compiled)
     return cast(Callable[P, R], compiled)
+
+
+def _uncompiled(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a kernel that is always interpreted, for a process in which NUMBA_DISABLE_JIT is set."""
+
+    @cache
+    def plain() -> Callable[P, R]:  # made by the first call, when the kernels that it calls are defined
+        return interpreted(call)
+
+    @wraps(function)
+    def call(*args: P.args, **named: P.kwargs) -> R:
+        with np.errstate(all="ignore"):
+            return cast(R, _as_compiled(plain()(*args, **named)))
+
+    call.py_func = function  # type: ignore[attr-defined]
+    return call
 
 
 @contextmanager
