@@ -9,6 +9,7 @@ import pytest
 
 from penstock.api.contracts import Operator, Source, TaskContext
 from penstock.api.dataflow import Dataflow
+from penstock.api.sources.generated import Generated
 from penstock.model.cluster import Cluster, Distances, Machine
 from penstock.model.errors import UnknownName
 from penstock.model.topology import Distribution, ServiceTime
@@ -264,6 +265,21 @@ def test_rejects_a_move_of_a_state_too_large_for_a_frame_and_resumes_it(
     with pytest.raises(CannotMove, match=r"count\[0\]: its state takes 0\.0 MiB, and at most 0\.0 MiB can move"):
         cluster.move("count[0]", "w0/0")
     assert cluster.finish()["out"][-1] == ("x" * 300, 40)
+
+
+def test_a_state_that_was_too_large_at_the_last_checkpoint_is_not_saved_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "LARGEST_STATE", 100)
+    flow = Dataflow("large")
+    words = flow.source("words", Generated(lambda _: "x" * 300, rate=100.0), emits=str)
+    flow.sink("out", Captured([]), flow.operator("count", flows.Count, words))
+    cluster = TestCluster(flow, checkpoint_s=0.5).start()
+    cluster.advance(0.9)
+    (host,) = (worker for worker in cluster.workers if 1 in worker.tasks)
+    saved: list[str] = []
+    monkeypatch.setattr(host.tasks[1].logic, "snapshot", lambda: saved.append("again"))
+    with pytest.raises(CannotMove, match=r"count\[0\]: its state took 0\.0 MiB when it was last saved, and at most"):
+        cluster.move("count[0]", "w0/0")
+    assert not saved
 
 
 def test_rejects_unknown_tasks_and_slots() -> None:

@@ -455,11 +455,12 @@ class Task:
         """Return why it cannot move; empty if it can.
 
         If the answer could become wrong, the task saves its state and is suspended until it is moved or released. This
-        applies if its state may be too large for a frame or may grow from none, or if writing its files may fail.
+        applies if its state may be too large for a frame or may grow from none, or if writing its files may fail. A
+        state that was too large at the last checkpoint is not saved again.
         """
         if self.closed or self._state is None:  # it has no open logic to move
             return ""
-        problem = self._state.problem()
+        problem = self._state.problem() or _too_large(self._state_size, "took", " when it was last saved")
         writes = isinstance(self.logic, Sink) or self.guard is not None
         if not problem and (writes or self._state.guessed or not 0 <= self._state_size <= SMALL_STATE):
             problem = self._save()
@@ -491,11 +492,10 @@ class Task:
         if problem:
             return problem
         self._saved = b"" if self.closed or self._state is None else self._state.save()
-        self._state_size = len(self._saved)
-        if self._state_size <= LARGEST_STATE:
-            return ""
-        size, most = (f"{count / 2**20:.1f} MiB" for count in (self._state_size, LARGEST_STATE))
-        return f"its state takes {size}, and at most {most} can move; use more tasks in a new run"
+        problem = _too_large(len(self._saved), "takes")
+        if not problem:  # else only a checkpoint notes the size: without one, a state that shrinks would never move
+            self._state_size = len(self._saved)
+        return problem
 
     def departing_state(
         self, epoch: int, slot: str, now: float, encode: Callable[[OutQueue, Batch], bytes]
@@ -569,6 +569,14 @@ class Task:
         self.busy = self.blocked = 0.0
         self._response_times.clear()
         return report
+
+
+def _too_large(size: int, takes: str, when: str = "") -> str:
+    """Return why a state of a size cannot move; empty if it can."""
+    if size <= LARGEST_STATE:
+        return ""
+    taken, most = (f"{count / 2**20:.1f} MiB" for count in (size, LARGEST_STATE))
+    return f"its state {takes} {taken}{when}, and at most {most} can move; use more tasks in a new run"
 
 
 def batch_process(operator: Operator[Any, Any]) -> Process:
