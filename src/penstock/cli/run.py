@@ -158,7 +158,8 @@ def resume(**arguments: Any) -> None:
     """Resume a run from its last checkpoint.
 
     The run continues after its driver died, it failed, or it was stopped with --now. Settings that are not named keep
-    their values. Name APP only if a program started the run, or if its code has moved.
+    their values; the autopilot is off unless --autopilot names its policy. Name APP only if a program started the run,
+    or if its code has moved.
 
     Example: penstock runs resume word-count-20250131-142501
     """

@@ -9,6 +9,7 @@ from penstock.model.telemetry import REQUIRED, RecordKind
 from penstock.runtime.config import Checkpointing, FlowControl, Recovery
 from penstock.runtime.controller.run_spec import Site, check_placement
 from penstock.runtime.protocol import controller_messages, worker_messages
+from penstock.runtime.storage.checkpoints import read_journal
 from tests.runtime.controllers import (
     controller,
     layout,
@@ -170,6 +171,15 @@ def test_measures_and_records_clocks() -> None:
     assert {(record.worker, record.incarnation) for record in clocks} == {("w0", 1), ("w1", 2)}
     assert all(getattr(record, name) is not None for record in records for name in REQUIRED[record.kind])
     assert one.take_records() == []
+
+
+def test_the_next_driver_reads_the_policy_of_an_applied_plan() -> None:
+    one = running()
+    one.set_policy("r-storm", 2.0)
+    one.store(2.0)
+    journal = read_journal(one.disk, one.checkpointing.folder)
+    assert journal is not None
+    assert journal.policy == one.status(2.0).policy == "r-storm"
 
 
 def test_log_lines_have_their_origin() -> None:

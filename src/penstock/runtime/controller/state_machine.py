@@ -222,6 +222,7 @@ class Controller:
         """Record which placement policy the placement follows."""
         self.policy = policy
         self.event("apply", policy, now)
+        self.desired.write(lambda _: None)
 
     def limit(self, limits: Limits, now: float) -> dict[str, float]:
         """Limit the rates of sources, and return all limits in force."""
