@@ -19,7 +19,7 @@ from penstock.model.cluster import Cluster, Machine
 from penstock.model.errors import PenstockError
 from penstock.model.limits import Limits, update_limits
 from penstock.model.plan import Plan
-from penstock.model.status import ComponentStatus, Latency, MachineStatus, PilotStatus, Status
+from penstock.model.status import ComponentStatus, Latency, MachineStatus, PilotStatus, SavingStatus, Status
 from penstock.model.tuples import TuplePolicies
 from penstock.policies.streams import changed
 from penstock.runtime.config import Changes, RunConfig
@@ -65,6 +65,7 @@ class FakeHandle:
         self.phase = "running"
         self.error = ""
         self.autopilot = ""
+        self.saving: SavingStatus | None = None
         self.applied: list[Plan] = []
         self.steered: list[tuple[str | None, bool | None, str | None]] = []
         self.caution = ""  # of its autopilot
@@ -111,6 +112,7 @@ class FakeHandle:
             warnings=["2 cores are few for 3 machines"],
             error=self.error,
             autopilot=self.autopilot,
+            saving=self.saving,
         )  # fmt: skip
 
     def move(self, task: str, slot: str) -> MovedTask:

@@ -5,8 +5,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from penstock.cli.run_view import clock, milliseconds, place, status_line, summary, task_list, view
-from penstock.model.status import CheckpointStatus, MachineStatus, Status
+from penstock.cli.run_view import clock, milliseconds, place, status_line, summary, view
+from penstock.model.status import CheckpointStatus, MachineStatus, SavingStatus, Status, task_list
 from penstock.model.tuples import TuplePolicies
 from penstock.runtime.storage.run_folder import create
 from tests.fake_run import FakeHandle
@@ -114,6 +114,9 @@ def test_folds_long_names_and_notes_of_machines(status: Status) -> None:
 
 
 def test_what_there_is_to_say_is_below(status: Status) -> None:
+    saving = SavingStatus(number=7, age_s=12.3, awaited=["count[1]"], others=["out[0]", "out[1]", "out[2]"])
+    line = "checkpoint 7 …, 12 s so far: waits for count[1]; not saved either: out[0-2]"
+    assert drawn(msgspec.structs.replace(status, operation="checkpoint", saving=saving))[-1] == line
     busy = msgspec.structs.replace(status, operation="moving split[2] to m2/0")
     assert drawn(busy, note="draining; Ctrl-C again stops at once")[-3:] == [
         "warning: 2 cores are few for 3 machines",

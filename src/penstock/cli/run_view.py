@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -13,7 +12,7 @@ from rich.text import Text
 from penstock.cli.formatting import plural
 from penstock.cli.output import duration, number, size, table
 from penstock.model.errors import PenstockError
-from penstock.model.status import ComponentStatus, MachineStatus, Status
+from penstock.model.status import ComponentStatus, MachineStatus, Status, task_list
 from penstock.runtime.storage.checkpoints import load_manifest, numbers
 from penstock.runtime.storage.disk import Posix
 from penstock.runtime.storage.run_folder import RunInfo
@@ -134,20 +133,6 @@ def tasks_on(status: Status) -> dict[str, list[str]]:
         machine = slot if slot in found else slot.partition("/")[0]
         found.setdefault(machine, []).append(task)
     return found
-
-
-def task_list(tasks: Sequence[str]) -> str:
-    """Abbreviate a list of tasks: `split[0-2,5] count[1]`."""
-    numbers: dict[str, list[int]] = {}
-    for task in tasks:
-        component, _, rest = task.rpartition("[")
-        numbers.setdefault(component, []).append(int(rest.rstrip("]")))
-    return " ".join(f"{component}[{_ranges(sorted(found))}]" for component, found in numbers.items())
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    runs = [[n for _, n in run] for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def _components(status: Status, width: int) -> Table:
@@ -338,7 +323,10 @@ def _below(status: Status, note: str) -> list[Text]:
     """Return the notes below the tables after an empty line; none if there are no notes."""
     lines = [Text(f"warning: {text}", style="yellow") for text in status.warnings]
     lines += [Text(f"error: {status.error}", style="red")] if status.error else []
-    lines += [Text(f"{status.operation} …", style="cyan")] if status.operation else []
+    current = f"{status.operation} …" if status.operation else ""
+    if (saving := status.saving) is not None:
+        current = f"checkpoint {saving.number} …, {age(saving.age_s)} so far: {saving.cause}"
+    lines += [Text(current, style="cyan")] if current else []
     lines += [Text(note, style="bold")] if note else []
     return [Text(), *lines] if lines else []
 

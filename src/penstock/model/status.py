@@ -1,5 +1,8 @@
 """The state of a running application, for the live table, `penstock status` and programs."""
 
+from collections.abc import Sequence
+from itertools import groupby
+
 import msgspec
 
 from penstock.model.tuples import TuplePolicies
@@ -59,6 +62,23 @@ class CheckpointStatus(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""  # with later checkpoints, such as a full disk; empty: none
 
 
+class SavingStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The checkpoint in progress."""
+
+    number: int
+    age_s: float  # since it began
+    awaited: list[str]  # tasks that it waits for; empty: all are saved, and its files are being written
+    others: list[str]  # tasks that are not saved either: they are behind those
+
+    @property
+    def cause(self) -> str:
+        """Why it is not complete."""
+        if not self.awaited:
+            return "is being written"
+        others = f"; not saved either: {task_list(self.others)}" if self.others else ""
+        return f"waits for {task_list(self.awaited)}{others}"
+
+
 class PilotStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The autopilot of a run."""
 
@@ -106,6 +126,21 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     last_recovery: str = ""  # cause, checkpoint and duration, in one line
     last_recovery_s: float = 0.0  # from the loss until tuples flowed again
     checkpoint: CheckpointStatus | None = None  # None: none is complete yet
+    saving: SavingStatus | None = None  # None: no checkpoint is in progress
     autopilot: str = ""  # one line; empty: off
     warnings: list[str] = []
     error: str = ""
+
+
+def task_list(tasks: Sequence[str]) -> str:
+    """Abbreviate a list of tasks: `split[0-2,5] count[1]`."""
+    numbers: dict[str, list[int]] = {}
+    for task in tasks:
+        component, _, rest = task.rpartition("[")
+        numbers.setdefault(component, []).append(int(rest.rstrip("]")))
+    return " ".join(f"{component}[{_ranges(sorted(found))}]" for component, found in numbers.items())
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    runs = [[n for _, n in run] for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

@@ -12,7 +12,8 @@ from importlib.metadata import version
 from typing import Protocol
 
 from penstock.api.dataflow import output_folders
-from penstock.model.status import CheckpointStatus
+from penstock.model.status import CheckpointStatus, SavingStatus
+from penstock.runtime.controller.checkpoint_progress import CheckpointProgress, TaskLoads
 from penstock.runtime.controller.outbox import ControllerOutbox
 from penstock.runtime.controller.run_spec import RunSpec, RunState
 from penstock.runtime.layout import Layout
@@ -22,6 +23,8 @@ from penstock.runtime.storage import checkpoints
 from penstock.runtime.storage.checkpoints import KEEP, CheckpointManifest
 from penstock.runtime.storage.disk import Disk, StorageJob
 
+LATE_INTERVALS = 3  # after which a checkpoint in progress is reported, if they are longer than the next
+LATE_S = 5.0
 RETRY_S = 1.0  # before a publication that failed, or the last checkpoint, is tried again
 
 
@@ -48,6 +51,7 @@ class CheckpointCoordinator:
         event: Callable[[str, str, float], None],
         desired: Sequence[str],
         all_ended: Callable[[], bool],
+        loads: TaskLoads,
         owner: _Owner,
     ) -> None:
         self._layout = layout
@@ -57,6 +61,7 @@ class CheckpointCoordinator:
         self._event = event
         self._desired = desired  # the slot that each task should have
         self._all_ended = all_ended
+        self._loads = loads
         self._owner = owner
         self.folder = spec.folders.checkpoints
         self.complete: list[CheckpointManifest] = [] if spec.resumed is None else [spec.resumed]
@@ -64,8 +69,9 @@ class CheckpointCoordinator:
         self.number = 0 if spec.resumed is None else spec.resumed.number  # the last that was begun
         self.problem = ""  # why there was none since the last that is complete
         self.writing = False  # a manifest is being written: it is unknown whether the checkpoint is complete
-        self._begun = 0.0
         self._active = False
+        self._progress = CheckpointProgress(layout, loads, self.number, 0.0)  # of the last that was begun
+        self._late = math.inf  # when to report that it is late
         self._saved: dict[int, worker_messages.CheckpointSaved] = {}
         self._unpublished: list[CheckpointManifest] = []
         self._publishing = False
@@ -117,7 +123,10 @@ class CheckpointCoordinator:
     def begin(self, now: float) -> None:
         """Begin a checkpoint."""
         self.number += 1
-        self._begun, self._active = now, True
+        self._active = True
+        self._progress = CheckpointProgress(self._layout, self._loads, self.number, now)
+        every = self._spec.config.checkpointing.interval_s
+        self._late = now + max(LATE_INTERVALS * every, LATE_S) if every else math.inf
         self._saved = {}
         self._outbox.broadcast(controller_messages.BeginCheckpoint(self._state.epoch, self.number))
 
@@ -126,10 +135,23 @@ class CheckpointCoordinator:
         if not self._active or message.checkpoint != self.number:
             return False
         self._saved[worker] = message
+        self._progress.take(entry.task for entry in message.entries)
         entries = {entry.task: (entry, saved.file) for saved in self._saved.values() for entry in saved.entries}
         if len(entries) == len(self._layout.components):
             self._write_manifest(entries, now)
         return True
+
+    def take_report(self, report: worker_messages.ActivityReport) -> None:
+        """Take the tasks that a worker has encoded; their states are on disk when `take_saved` gets them."""
+        if self._active and report.checkpoint == self.number:
+            self._progress.take(report.saved)
+
+    def warn_late(self, now: float) -> None:
+        """Report once what a checkpoint waits for that takes long."""
+        if self._active and now >= self._late:
+            self._late = math.inf
+            found = self._progress.status(now)
+            self._outbox.warn(f"checkpoint {self.number} has taken {found.age_s:.0f} s so far: it {found.cause}")
 
     def _write_manifest(self, entries: dict[int, tuple[worker_messages.TaskEntry, str]], now: float) -> None:
         names = self._state.names
@@ -138,7 +160,7 @@ class CheckpointCoordinator:
             number=self.number,
             epoch=self._state.epoch,
             at=time.time(),
-            seconds=now - self._begun,
+            seconds=now - self._progress.began,
             version=_version(),
             shape=checkpoints.shape_of(self._layout.application),
             placement=dict(zip(names, self._desired, strict=True)),
@@ -176,11 +198,9 @@ class CheckpointCoordinator:
         self._end(completed=False, now=now)
 
     def abort_overdue(self, now: float) -> None:
-        """Abort a checkpoint that makes no progress, and name the slots whose tasks are not saved."""
-        saved = {entry.task for message in self._saved.values() for entry in message.entries}
-        slots = sorted({slot for task, slot in enumerate(self._state.placement) if task not in saved})
+        """Abort a checkpoint that makes no progress, and name the tasks that are not saved."""
         timeout = self._spec.config.checkpointing.timeout_s
-        self.abort(f"no progress for {timeout:g} s; tasks that are not saved are on {', '.join(slots)}", now)
+        self.abort(f"no progress for {timeout:g} s; it {self._progress.status(now).cause}", now)
 
     def interrupt(self) -> None:
         """Discard the checkpoint in progress: a new epoch starts."""
@@ -340,6 +360,10 @@ class CheckpointCoordinator:
             bytes=latest.size,
             problem=self.problem,
         )
+
+    def progress(self, now: float) -> SavingStatus | None:
+        """Return the progress of the checkpoint in progress, for people; None: there is none."""
+        return self._progress.status(now) if self._active or (self.writing and self._state.flowing) else None
 
     def warnings(self) -> list[str]:
         """Return why there is no new checkpoint."""

@@ -103,6 +103,15 @@ class Metrics:
             )
         return found
 
+    def blocked(self, task: int, now: float) -> float:
+        """Return the share of the last seconds in which a task lacked credit."""
+        return _blocked(list(self._recent(task, now)))
+
+    def queue(self, task: int) -> int:
+        """Return the number of tuples that wait for a task."""
+        readings = self._tasks.get(task)
+        return readings[-1].task.queue if readings else 0
+
     def machine(self, worker: int, member: Member, tasks: int, now: float) -> MachineStatus:
         """Return the status of a worker with a number of tasks."""
         _, report = self._workers.get(worker, (0.0, None))

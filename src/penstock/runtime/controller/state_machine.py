@@ -77,7 +77,7 @@ class Controller:
         self.desired = DesiredPlacement(state, members, outbox, spec.complete, spec.folders.checkpoints, self._journal)
         self.operations = Operations(state, members, outbox, self.event, self, config.checkpointing.timeout_s)
         self.checkpointing = CheckpointCoordinator(
-            layout, spec, state, outbox, self.event, self.desired.slots, self.progress.all_ended, self
+            layout, spec, state, outbox, self.event, self.desired.slots, self.progress.all_ended, self.metrics, self
         )
         self.recovery = RecoveryCoordinator(spec, state, members, outbox, self.event, self.checkpointing, self, now)
         self.relocation = Relocation(state, members, outbox, self.event)
@@ -186,6 +186,7 @@ class Controller:
             self.operations.request(correction, now)
         self.relocation.tick(self.desired.is_movable, idle=not self.operations.current)
         self.operations.tick(now)
+        self.checkpointing.warn_late(now)
         if self.checkpointing.take_due(now):
             self.operations.request_checkpoint(now)
 
@@ -304,6 +305,7 @@ class Controller:
             last_recovery=recovery.last,
             last_recovery_s=recovery.times[-1] if recovery.times else 0.0,
             checkpoint=self.checkpointing.status(now),
+            saving=self.checkpointing.progress(now),
             warnings=self._warnings(now),
             error=self.error,
         )
@@ -444,6 +446,7 @@ class Controller:
         for done in self.progress.take_report(message, self.members[worker].clock.estimate, now):
             self.metrics.latency(done.finished, done.finished - done.due)
             self.telemetry.trace(done)
+        self.checkpointing.take_report(message)
         if message.aligning:
             self.operations.extend_checkpoint(now)
 

@@ -67,6 +67,8 @@ class ActivityReport(Wire, tag=22):
     lag: float
     warning: str = ""
     aligning: bool = False  # whether tasks that have not saved their state for the checkpoint yet have processed tuples
+    checkpoint: int = 0  # in which the worker takes part
+    saved: tuple[int, ...] = ()  # tasks whose state it has encoded for this checkpoint
 
 
 class LogMessage(Wire, tag=23):

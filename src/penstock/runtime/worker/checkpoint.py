@@ -65,6 +65,7 @@ class Checkpointer:
         self._saved: dict[int, tuple[TaskEntry, list[Piece]]] = {}  # task -> its manifest entry, and its state
         self._encoding: dict[int, Iterator[Piece]] = {}
         self._pieces: dict[int, list[Piece]] = {}
+        self._unreported: list[int] = []  # tasks that were saved since the last report
         self._commanded = False
         self._written = False
 
@@ -117,6 +118,11 @@ class Checkpointer:
         waits = self._commanded and not self._written
         return waits and any(task.processed and n not in self._saved for n, task in self._tasks.items())
 
+    def take_saved(self) -> tuple[int, ...]:
+        """Return the tasks that were saved since the last call."""
+        saved, self._unreported = tuple(self._unreported), []
+        return saved
+
     def encode_more(self) -> None:
         """Encode another piece of the state of every task that is being saved."""
         for number in list(self._encoding):
@@ -139,7 +145,7 @@ class Checkpointer:
             self.number = number
 
     def _reset(self) -> None:
-        self._saved, self._encoding, self._pieces = {}, {}, {}
+        self._saved, self._encoding, self._pieces, self._unreported = {}, {}, {}, []
         self._commanded = self._written = False
         for task in self._tasks.values():
             if task.saving or task.inbox.aligning:
@@ -174,6 +180,7 @@ class Checkpointer:
         pending = task.assign_files(self.number)
         entry = TaskEntry(task.number, 0, size, 0, task.ended, task.counted, position, pending)
         self._saved[task.number] = (entry, packed)
+        self._unreported.append(task.number)
         self._pass_barrier(task)
         self._write()
 

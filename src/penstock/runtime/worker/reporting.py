@@ -66,8 +66,8 @@ class Reporter:
         """Keep the counters of a departing task."""
         self._left.append(self._task_report(task, now))
 
-    def report(self, now: float, aligning: bool) -> ActivityReport:
-        """Return the next report."""
+    def report(self, now: float, aligning: bool, checkpoint: int, saved: tuple[int, ...]) -> ActivityReport:
+        """Return the next report; the last arguments are those of its message."""
         interval = max(now - self._last, 1e-9)
         tasks = (*self._left, *(self._task_report(task, now) for task in self._tasks.values()))
         self._left = []
@@ -77,9 +77,8 @@ class Reporter:
         self._tracer.record(RecordKind.MACHINE, now, interval=interval, lag=usage.lag, **self._machine_figures(usage))
         self._last, self._last_cpu = now, cpu_now
         self.due = now + REPORT_S
-        return ActivityReport(
-            self._epoch, now, interval, tasks, roots, acks, usage.cpu, usage.lag, usage.warning, aligning
-        )
+        measured = (tasks, roots, acks, usage.cpu, usage.lag, usage.warning)
+        return ActivityReport(self._epoch, now, interval, *measured, aligning, checkpoint, saved)
 
     def _machine_figures(self, usage: MachineUsage) -> dict[str, float | None]:
         """Return the used fraction of the machine, the memory in use, and the capacity if it is known.

@@ -548,7 +548,8 @@ class Worker:
                 task.flush(now)
 
     def _report(self, now: float) -> None:
-        self.outbox.report(self._reporter.report(now, self.checkpointer.aligning))
+        saving = self.checkpointer
+        self.outbox.report(self._reporter.report(now, saving.aligning, saving.number, saving.take_saved()))
 
     # Failures
 

@@ -190,6 +190,21 @@ def test_records_state_that_they_are_emulated() -> None:
     assert result.status.warnings == []
 
 
+def test_a_checkpoint_waits_for_the_task_that_is_too_slow() -> None:
+    flow = Dataflow("slow")
+    numbers = flow.source("in", Generated(int, rate=300.0))
+    quick = flow.map("quick", abs, numbers, parallelism=2, cpu=1e-4)
+    slow = flow.map("slow", abs, quick, parallelism=2, cpu=1e-2)
+    flow.sink("out", Captured([]), slow)
+    cluster = TestCluster(flow, emulate=tiny_cluster(1, slots=6), checkpoint_s=2.0).start()
+    cluster.advance(2.5)
+    saving = cluster.controller.status(cluster.clock()).saving
+    assert saving is not None
+    assert saving.number == 1
+    assert {name.partition("[")[0] for name in saving.awaited} == {"slow"}
+    assert "out[0]" in saving.others
+
+
 @pytest.mark.parametrize("held", ["in flight", "rate", "slot"])
 def test_a_tuple_that_waited_for_a_limit_is_not_late(held: str) -> None:
     """Nothing is late on a manual clock, however long a source was held."""
