@@ -5,9 +5,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from penstock.model.status import SavingStatus
 from penstock.runtime.storage import checkpoints
 from penstock.runtime.storage.run_folder import RunInfo
 from tests.conftest import Ran
+from tests.fake_run import Served
 from tests.kept_run import damage, keep_checkpoint, kept_run, place
 
 Penstock = Callable[..., Ran]
@@ -60,9 +62,21 @@ def test_one_that_is_missing_a_file_or_cut_short_is_damaged(penstock: Penstock, 
     assert "w0.e3: truncated, " in out
 
 
-def test_lists_a_checkpoint_in_progress(penstock: Penstock, info: RunInfo) -> None:
+def test_lists_a_checkpoint_in_progress_and_an_aborted_one(penstock: Penstock, tmp_path: Path) -> None:
+    with Served(tmp_path / "runs") as run:
+        info = run.info
+        Path(checkpoints.folder_of(place(info), 13)).mkdir(parents=True)
+        run.handle.saving = SavingStatus(number=14, age_s=12.3, awaited=["split[1]"], others=["out[0]"])
+        out = penstock("runs", "checkpoints", info.path).out
+        assert "13 was aborted; the warnings of penstock status and run.log say why\n" in out
+        assert "14 is in progress, 12 s so far: it waits for split[1]; not saved either: out[0]\n" in out
+        found = json.loads(penstock("runs", "checkpoints", info.path, "--json").out)
+        assert (found["incomplete"], found["in_progress"]["awaited"]) == ([13, 14], ["split[1]"])
+
+
+def test_lists_a_checkpoint_that_a_run_did_not_complete(penstock: Penstock, info: RunInfo) -> None:
     Path(checkpoints.folder_of(place(info), 13)).mkdir()
-    assert "13 is not complete: in progress, or aborted\n" in penstock("runs", "checkpoints", info.path).out
+    assert "13 was not completed\n" in penstock("runs", "checkpoints", info.path).out
     assert json.loads(penstock("runs", "checkpoints", info.path, "--json").out)["incomplete"] == [13]
 
 

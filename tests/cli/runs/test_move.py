@@ -7,7 +7,7 @@ import pytest
 
 from penstock.cli.runs.move import target_slot
 from penstock.model.errors import UnknownMachine, UnknownName
-from penstock.model.status import MachineStatus
+from penstock.model.status import MachineStatus, SavingStatus, Status
 from tests.conftest import Ran
 from tests.fake_run import Served
 
@@ -25,6 +25,26 @@ def test_moves_to_the_slot_that_is_named(penstock: Penstock, run: Served) -> Non
     assert ran.code == 0
     assert ran.out == "moved split[2] from m0/1 to m2/1; its tuples were held up for 1.2 ms\n"
     assert run.handle.placement["split[2]"] == "m2/1"
+
+
+def test_a_move_behind_a_checkpoint_says_what_it_waits_for(
+    penstock: Penstock, run: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.cli.runs.waiting.WATCH_S", 0.01)
+    run.handle.saving = SavingStatus(number=7, age_s=12.3, awaited=["split[1]"], others=[])
+    run.handle.may_move.clear()
+    answer, asked = run.handle.status, []
+
+    def status() -> Status:
+        asked.append(run.handle.moving.is_set())
+        if asked.count(True) == 3:
+            run.handle.may_move.set()
+        return answer()
+
+    monkeypatch.setattr(run.handle, "status", status)
+    ran = penstock("runs", "move", "split[2]", "m2/1", "--run", run.info.path)
+    assert ran.err == "waiting for checkpoint 7, 12 s so far: it waits for split[1]\n"
+    assert ran.out.startswith("moved split[2] from m0/1 to m2/1")
 
 
 def test_moves_to_the_slot_with_the_fewest_tasks_of_a_machine(penstock: Penstock, run: Served) -> None:

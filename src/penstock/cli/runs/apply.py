@@ -19,6 +19,7 @@ from penstock.cli.inputs import (
     plan_file,
 )
 from penstock.cli.output import console, duration, print_json, print_line, table
+from penstock.cli.runs.waiting import showing_checkpoint
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.files import load_plan
 from penstock.model.plan import Move, Plan
@@ -28,8 +29,6 @@ from penstock.policies.streams import changed, check_names
 from penstock.runtime.control_socket import ApplyPlan, GetStatus, SwitchTuplePolicies, ask
 from penstock.runtime.handle import MovedTask
 from penstock.runtime.storage.run_folder import RunInfo, find_running
-
-APPLY_SECONDS = 600.0  # to wait for an answer
 
 
 def apply(
@@ -87,10 +86,11 @@ def changed_policies(before: TuplePolicies, after: TuplePolicies) -> dict[str, t
 
 def _apply(info: RunInfo, plan: Plan | None, tuples: TuplePolicies | None) -> list[MovedTask]:
     """Switch a run to tuple policies, then move its tasks as a plan places them; None: unchanged."""
-    if tuples is not None:
-        ask(info, SwitchTuplePolicies(tuples), APPLY_SECONDS)
-    silent = TuplePolicies()  # options may override those of the plan
-    return [] if plan is None else ask(info, ApplyPlan(replace(plan, tuples=silent)), APPLY_SECONDS)
+    with showing_checkpoint(info, "applying"):
+        if tuples is not None:
+            ask(info, SwitchTuplePolicies(tuples), timeout=None)
+        silent = TuplePolicies()  # options may override those of the plan
+        return [] if plan is None else ask(info, ApplyPlan(replace(plan, tuples=silent)), timeout=None)
 
 
 def refuse_other(info: RunInfo, status: Status, plan: Plan, path: Path) -> None:

@@ -1,6 +1,7 @@
 """`penstock runs checkpoints`: list the checkpoints of a run, or inspect one."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from os.path import join
 from pathlib import Path
 from time import time
@@ -17,10 +18,12 @@ from penstock.cli.output import console, duration, print_json, print_line, size,
 from penstock.cli.run_view import age
 from penstock.model.decoding import Undecodable, decode_msgpack
 from penstock.model.errors import FileProblem, PenstockError, UnknownName, choices, nearest
+from penstock.model.status import Status
+from penstock.runtime.control_socket import GetStatus, ask
 from penstock.runtime.storage import checkpoints as kept
 from penstock.runtime.storage.checkpoints import CheckpointManifest, SavedTask, load_manifest, numbers
 from penstock.runtime.storage.disk import Posix
-from penstock.runtime.storage.run_folder import NoRun, RunInfo, find_run
+from penstock.runtime.storage.run_folder import NoRun, RunInfo, find_run, outcome
 
 SHOWN = 48  # characters of a value
 KEY = 24  # characters of a key
@@ -65,16 +68,20 @@ class CheckpointRow(NamedTuple):
 
 
 def _list(info: RunInfo, as_json: bool) -> None:
-    rows, under_way = _rows(info), _incomplete(info)
+    status = _running_status(info)
+    saving = None if status is None else status.saving
+    rows = _rows(info)
+    incomplete = sorted({*_incomplete(info), *([] if saving is None else [saving.number])})
     if as_json:
-        print_json({"run": info.run, "checkpoints": [_row_facts(row) for row in rows], "incomplete": under_way})
+        facts = {"checkpoints": [_row_facts(row) for row in rows], "incomplete": incomplete, "in_progress": saving}
+        print_json({"run": info.run, **facts})
         return
     if not rows:
         print_line(f"run {info.run} has no complete checkpoint")
     else:
         console.print(_table(rows))
-    for number in under_way:
-        console.print(f"[dim]{number} is not complete: in progress, or aborted[/]")
+    for number in incomplete:
+        print_line(f"{number} {_why_incomplete(number, status)}", "dim")
     for row in rows:
         if row.problem:
             print_line(f"{row.number} is damaged: {row.problem}", "red")
@@ -105,6 +112,25 @@ def _incomplete(info: RunInfo) -> list[int]:
     disk, folder = Posix(), str(info.checkpoints_path)
     last = max(numbers(disk, folder), default=0)
     return [int(name) for name in disk.listed(folder) if name.isdecimal() and int(name) > last]
+
+
+def _running_status(info: RunInfo) -> Status | None:
+    """Return the status of a run; None: it has ended, or does not answer."""
+    if outcome(info)[0]:
+        return None
+    with suppress(PenstockError):
+        return ask(info, GetStatus())
+    return None
+
+
+def _why_incomplete(number: int, status: Status | None) -> str:
+    """Describe a checkpoint without a manifest."""
+    if status is None:
+        return "was not completed"
+    saving = status.saving
+    if saving is not None and saving.number == number:
+        return f"is in progress, {age(saving.age_s)} so far: it {saving.cause}"
+    return "was aborted; the warnings of penstock status and run.log say why"
 
 
 def _row_facts(row: CheckpointRow) -> dict[str, Any]:

@@ -7,12 +7,11 @@ import typer
 
 from penstock.cli.inputs import JsonOption, RunOption, RunsOption
 from penstock.cli.output import console, duration, print_json
+from penstock.cli.runs.waiting import showing_checkpoint
 from penstock.model.errors import UnknownMachine, UnknownName, nearest
 from penstock.model.status import Status
 from penstock.runtime.control_socket import GetStatus, MoveTask, ask
 from penstock.runtime.storage.run_folder import find_running
-
-MOVE_SECONDS = 120.0  # to wait for an answer
 
 
 def move(
@@ -40,7 +39,8 @@ def move(
         else:
             console.print(f"{task} is on {slot} already", markup=False)
         return
-    (outcome,) = ask(info, MoveTask(task, slot), MOVE_SECONDS)
+    with showing_checkpoint(info, f"moving {task}"):
+        (outcome,) = ask(info, MoveTask(task, slot), timeout=None)
     if as_json:
         print_json([outcome])
     else:
