@@ -86,7 +86,7 @@ def test_places_as_the_trained_network_does(kind: str) -> None:
 def test_places_as_the_published_network_does(kind: str, numbered: bool) -> None:
     form = published.PublishedForm(numbered=numbered, masked=True)
     network = random_network(published.initial(jax.random.key(0), form))
-    network.arrays["query"] *= 0.02  # scores below their limit, also for slots whose memory is not limited
+    network.arrays["query"] *= 0.2  # scores below their limit, also for slots whose memory is not limited
     roll = jax.jit(published.roll_out, static_argnames=("form", "rows", "greedy"))
     for view, row in cases(kind, single=True):
         if view.slots.number > published.NUMBERED and numbered:

@@ -14,6 +14,7 @@ from penstock.policies.placement.learned.features import Singles
 Placed = NDArray[np.int32]
 
 NEVER = np.float32(-1e9)
+TINY = np.float32(1e-30)  # float32 draws may be 0
 HOTTEST = 4.0  # the temperature of the last placement; that of the second is 1: few tasks need more variety than many
 
 
@@ -53,8 +54,8 @@ class Room:
         allowed = self.allowed(task)
         wanted = np.where(allowed, scores, NEVER)
         if self._rows > 1:
-            drawn = np.log(rng.standard_exponential((self._rows - 1, wanted.shape[1]), dtype=np.float32))
-            wanted[1:] -= self._heat * drawn
+            drawn = rng.standard_exponential((self._rows - 1, wanted.shape[1]), dtype=np.float32)
+            wanted[1:] -= self._heat * np.log(np.maximum(drawn, TINY))
         slot: Placed = wanted.argmax(axis=1).astype(np.int32)
         at = (self._row, slot)
         self.stuck[(self.stuck < 0) & ~allowed[at]] = task
