@@ -173,7 +173,7 @@ class State(NamedTuple):
     where: Array  # [K, T, S]
     load: Array  # [K, S]
     memory: Array  # [K, S] in use
-    count: Array  # [K, S] tasks
+    number: Array  # [K, S] of tasks
     left: Array  # [K, S, h] what the tasks of a slot left there
 
 
@@ -207,7 +207,7 @@ def seen(view: View, state: State, task: Array) -> Array:
         by_distance[1],
         by_distance[2],
         alike / view.width[task],
-        state.count / view.per_slot / 4.0,
+        state.number / view.per_slot / 4.0,
         jnp.clip(work / net.slot_cpu, 0.0, 8.0) * jnp.ones_like(load),
     ]
     return jnp.clip(jnp.stack(columns, -1), 0.0, 20.0)
@@ -245,7 +245,7 @@ def put(view: View, coded: dict[str, Array], state: State, task: Array, slot: Ar
         state.where.at[:, task].set(there),
         state.load + there * (net.cpu[task] * net.gain[task]),
         state.memory + there * net.memory[task],
-        state.count + there,
+        state.number + there,
         state.left + there[..., None] * left,
     )
 

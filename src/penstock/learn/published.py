@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from penstock.learn.estimators import Net
-from penstock.learn.networks import CLIP, NEVER, SEEN, Rollout, View, choose, has_room, put, seen, start, view_of
+from penstock.learn.networks import CLIP, NEVER, SEEN, Rollout, State, View, choose, has_room, put, seen, start, view_of
 
 Params = dict[str, Array]
 
@@ -150,11 +150,12 @@ def roll_out(
 
     tasks = jnp.arange(net.cpu.shape[0])
     begin = start(view, rows, 1), jnp.broadcast_to(graph, (rows, WIDTH))
-    _, (placed, log_probability, entropy) = lax.scan(step, begin, (tasks, jax.random.split(key, len(tasks))))
+    made: tuple[Array, Array, Array] = lax.scan(step, begin, (tasks, jax.random.split(key, len(tasks))))[1]
+    placed, log_probability, entropy = made
     return Rollout(placed.T, log_probability.sum(0), entropy.sum(0) / net.task_mask.sum())
 
 
-def _keys(params: Params, form: PublishedForm, keys: Array, view: View, state, task: Array) -> Array:  # type: ignore[no-untyped-def]
+def _keys(params: Params, form: PublishedForm, keys: Array, view: View, state: State, task: Array) -> Array:
     if not form.sees_load:
         return jnp.broadcast_to(keys, (state.load.shape[0], *keys.shape))
     return keys + _dense(params, "seen.in", seen(view, state, task)) @ params["seen.out"]

@@ -82,7 +82,9 @@ def tokens(instance: Instance) -> Tokens:
 
 
 def _clipped(columns: list[Floats | float]) -> Singles:
-    return np.clip(np.stack(np.broadcast_arrays(*columns), axis=-1), -MOST, MOST).astype(np.float32)
+    table = np.stack(np.broadcast_arrays(*columns), axis=-1)
+    clipped: Singles = np.clip(table, -MOST, MOST).astype(np.float32)
+    return clipped
 
 
 def _component_features(instance: Instance, traffic: Traffic, volume: Floats) -> list[Floats | float]:

@@ -159,7 +159,8 @@ class Neighbours:
             elif flow.heard == SPREAD or number == 0:
                 near += np.float32(flow.share) * self._sent[flow.source]
                 total += float(self._gain[first : int(tasks.first[flow.source + 1])].sum()) * flow.share
-        return near / np.float32(total) if total > 0 else near
+        part: Singles = near / np.float32(total if total > 0 else 1.0)
+        return part
 
     def _partner(self, near: Singles, partner: int, amount: float, placed: Placed) -> None:
         slots = placed[:, partner]
@@ -256,7 +257,8 @@ class Decoder:
         work, memory = self._work[task], self._task_memory[task]
         load = of(self._load)
         machine_load = self._machine_load[row, where]
-        free = np.minimum(of(self.room.free), self.room.machine_free[row, where])
+        slot_free = self.room.free if slots is None else self.room.free[row, slots]
+        free = np.minimum(slot_free, self.room.machine_free[row, where])
         component = int(self._view.tasks.component[task])
         after = (load + work) / cpu
         seen = np.empty((*load.shape, 12), np.float32)

@@ -22,6 +22,7 @@ from penstock.policies.placement.learned.features import Singles
 FORMAT = "penstock placement network"
 VERSION = 1
 HEADER = "header"
+NETWORKS = ("neural", "tata", "ni")
 AGAIN = "train it again with penstock models train placement"
 SHIPPED = Path(__file__).parent / "weights"
 
@@ -108,7 +109,7 @@ def _header(path: Path, text: Any) -> _Header:
     if text is None or text.dtype != np.uint8:
         raise FileProblem(f"{path}: has no weights of a placement network; name another file")
     try:
-        header = decode_json(text.tobytes(), _Header)
+        header: _Header = decode_json(text.tobytes(), _Header)
     except Exception:
         raise FileProblem(f"{path}: its header is damaged or of another version; {AGAIN}") from None
     if (header.format, header.version) != (FORMAT, VERSION):
