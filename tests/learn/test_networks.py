@@ -31,7 +31,7 @@ def random_network(params: dict[str, Any], seed: int = 3) -> Network:
     return Network({name: array.astype(np.float32) for name, array in noisy.items()}, PROVENANCE)
 
 
-def cases(kind: str, single: bool = False) -> list[tuple[PlacementView, dict[str, NDArray[Any]]]]:
+def cases(kind: str, single: bool = False) -> list[tuple[PlacementView, dict[str, Any]]]:
     """Return instances; `single`: without two slots that are alike, from which rounding would choose."""
     rng, found = np.random.default_rng(2), []
     for drawn, reference in draw_pairs(kind, 15, seed=9):
@@ -62,9 +62,10 @@ def test_places_as_the_trained_network_does(kind: str) -> None:
     shared = len(row["shared_features"]) + 1
     sizes = [row[f"{token}_features"].shape[1] + shared for token in ("component", "machine")]
     network = random_network(networks.initial(jax.random.key(0), SMALL_FORM, *sizes))
+    params: Any = network.arrays
     score = jax.jit(networks.scores)
     for view, row in known:
-        coded, ours = networks.encode(network.arrays, row, jnp.array(0.3)), encode(network, view, 0.3)
+        coded, ours = networks.encode(params, row, jnp.array(0.3)), encode(network, view, 0.3)
         component, machine = coded["component.score"][: len(ours.component)], coded["machine.pair"][: len(ours.machine)]
         np.testing.assert_allclose(component, ours.component, rtol=1e-3, atol=1e-4)
         np.testing.assert_allclose(machine, ours.machine_pair, rtol=1e-3, atol=1e-4)
@@ -74,11 +75,12 @@ def test_places_as_the_trained_network_does(kind: str) -> None:
         seen = networks.view_of(expand(row), row)
         state = networks.start(seen, 1, SMALL_FORM.hidden)
         for task, slot in enumerate(room.placed[0].tolist()):
-            expected = score(network.arrays, seen, coded, state, task)[0, : view.slots.number]
+            at = jnp.array(task)
+            expected = score(params, seen, coded, state, at)[0, : view.slots.number]
             np.testing.assert_allclose(expected, room.scores[task], rtol=1e-3, atol=1e-4)
-            allowed = networks.has_room(seen, state, task)[0]
+            allowed = networks.has_room(seen, state, at)[0]
             assert bool(allowed[slot])
-            state = networks.put(seen, coded, state, task, jnp.array([slot]))
+            state = networks.put(seen, coded, state, at, jnp.array([slot]))
 
 
 @pytest.mark.parametrize("kind", ["published", "varied"])
@@ -86,7 +88,8 @@ def test_places_as_the_trained_network_does(kind: str) -> None:
 def test_places_as_the_published_network_does(kind: str, numbered: bool) -> None:
     form = published.PublishedForm(numbered=numbered, masked=True)
     network = random_network(published.initial(jax.random.key(0), form))
-    network.arrays["query"] *= 0.2  # scores below their limit, also for slots whose memory is not limited
+    params: Any = network.arrays
+    params["query"] *= 0.2  # scores below their limit, also for slots whose memory is not limited
     roll = jax.jit(published.roll_out, static_argnames=("form", "rows", "greedy"))
     for view, row in cases(kind, single=True):
         if view.slots.number > published.NUMBERED and numbered:
@@ -94,15 +97,18 @@ def test_places_as_the_published_network_does(kind: str, numbered: bool) -> None
         net = expand(row)
         tasks, slots = view.tasks.number, view.slots.number
         np.testing.assert_allclose(
-            published.encode_tasks(network.arrays, net)[:tasks], encode_tasks(network, view.tasks), rtol=2e-3, atol=2e-3
+            np.asarray(published.encode_tasks(params, net))[:tasks],
+            encode_tasks(network, view.tasks),
+            rtol=2e-3,
+            atol=2e-3,
         )
         np.testing.assert_allclose(
-            published.encode_slots(network.arrays, net, row["slot_mask"])[:slots],
+            np.asarray(published.encode_slots(params, net, row["slot_mask"]))[:slots],
             encode_slots(network, view),
             rtol=2e-3,
             atol=2e-3,
         )
-        made = roll(network.arrays, form, net, row, jax.random.key(0), rows=1, greedy=True)
+        made = roll(params, form, net, row, jax.random.key(0), rows=1, greedy=True)
         decoder = PublishedDecoder(network, view, 1)
         decoder.run(np.random.default_rng(0))
         assert decoder.room.placed[0].tolist() == made.placed[0, :tasks].tolist()

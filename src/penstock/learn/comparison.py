@@ -13,7 +13,10 @@ from penstock.learn.instances import draw_pairs
 from penstock.model.objective import Objective
 from penstock.model.placement import Placement
 from penstock.policies.api import PlacementView
+from penstock.policies.placement.learned.weights import NETWORKS
 from penstock.policies.registry import placement_policy
+
+TRAINABLE = NETWORKS
 
 
 class Compared(NamedTuple):

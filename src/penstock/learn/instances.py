@@ -28,7 +28,7 @@ from penstock.policies.registry import placement_policy
 from penstock.workloads.clusters import draw_slots
 from penstock.workloads.topologies import draw_job, layered
 
-Arrays = dict[str, NDArray[Any]]
+Arrays = dict[str, Any]  # of NumPy or of JAX
 Pair = tuple[Application, Cluster]
 
 REFERENCES = ("i-storm", "flink")  # the reward is relative to these (TATA, eq. (11)-(13))
@@ -152,7 +152,8 @@ def _varied_cluster(rng: np.random.Generator, shape: Shape) -> Cluster:
         )
     far = float(rng.uniform(1.5, 20.0))
     near = sorted(rng.uniform(1.0, far, 2).tolist())
-    levels_ms = Distances(1.0, *near, far) if rng.random() < 0.7 else Distances()
+    drawn = Distances(same_slot_ms=1.0, same_process_ms=near[0], same_host_ms=near[1], other_host_ms=far)
+    levels_ms = drawn if rng.random() < 0.7 else Distances()
     return Cluster(name="varied", machines=tuple(machines), distances=levels_ms)
 
 
@@ -272,7 +273,7 @@ def draw_table(kind: str, number: int, seed: int, on_progress: Callable[[int], o
 
 def save_table(path: Path, table: Arrays) -> None:
     """Write instances to a file, for a training on another machine."""
-    np.savez_compressed(path, **table)  # type: ignore[arg-type]
+    np.savez_compressed(path, **table)
 
 
 def load_table(path: Path) -> Arrays:

@@ -10,10 +10,9 @@ from penstock.cli.inputs import JsonOption, SeedOption
 from penstock.cli.output import console, duration, print_json, print_line, table
 from penstock.cli.plots import BAR, BEST, GREY, panels, save_figure, tidy
 from penstock.cli.progress import counting, spinning
-from penstock.learn.comparison import Compared, compare
+from penstock.learn.comparison import TRAINABLE, Compared, compare
 from penstock.learn.instances import KINDS
 from penstock.model.errors import FileProblem, InvalidInput, UnknownName, nearest
-from penstock.policies.placement.learned.weights import NETWORKS
 from penstock.runtime.storage.run_folder import refuse_unwritable
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def train(
 
     Example: penstock models train placement --output networks/small --steps 200 --pairs 500
     """
-    _refuse(network, NETWORKS, "network")
+    _refuse(network, TRAINABLE, "network")
     kinds = instances or (["published", "varied"] if network == "neural" else ["published"])
     for kind in kinds:
         _refuse(kind, tuple(KINDS), "instances")
@@ -111,7 +110,7 @@ def evaluate(
     """
     _refuse(instances, tuple(KINDS), "instances")
     with counting("comparing", pairs, as_json) as advance:
-        found = compare(policy or POLICIES, instances, pairs, seed, lambda done: advance(f"{done} of {pairs}"))
+        found = compare(policy or POLICIES, instances, pairs, seed, lambda done: advance(f"comparing {done}", 1))
     if as_json:
         print_json([_row(one, found[0]) for one in found])
         return
@@ -119,7 +118,9 @@ def evaluate(
     for one in found:
         row = _row(one, found[0])
         difference = "" if one is found[0] else f"{row['difference']:+.4f} ±{row['interval']:.4f}"
-        rows.add_row(one.policy, f"{row['reward']:+.4f}", difference, str(row["placed"]), duration(row["seconds"]))
+        rows.add_row(
+            one.policy, f"{row['reward']:+.4f}", difference, str(row["placed"]), duration(float(row["seconds"]))
+        )
     console.print(f"[bold]{pairs} random instances: {instances}[/]; differences are to the first, 95 % intervals\n")
     console.print(rows)
 

@@ -159,7 +159,7 @@ class Neighbours:
             elif flow.heard == SPREAD or number == 0:
                 near += np.float32(flow.share) * self._sent[flow.source]
                 total += float(self._gain[first : int(tasks.first[flow.source + 1])].sum()) * flow.share
-        part: Singles = near / np.float32(total if total > 0 else 1.0)
+        part: Singles = np.divide(near, total if total > 0 else 1.0, dtype=np.float32)
         return part
 
     def _partner(self, near: Singles, partner: int, amount: float, placed: Placed) -> None:

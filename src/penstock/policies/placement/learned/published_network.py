@@ -59,7 +59,7 @@ def _neighbour_mean(tasks: Tasks, each: Singles, up: bool) -> Singles:
         pairwise = flow.heard == FORWARD
         total[mine] += each[theirs] if pairwise else each[theirs].sum(axis=0)
         number[mine] += 1 if pairwise else theirs.stop - theirs.start
-    mean: Singles = total / np.maximum(number, 1)
+    mean: Singles = np.divide(total, np.maximum(number, 1), dtype=np.float32)
     return mean
 
 
@@ -111,7 +111,7 @@ class PublishedDecoder:
             attention = np.exp(attention - attention.max(axis=1, keepdims=True))
             attention /= attention.sum(axis=1, keepdims=True)
             query = np.concatenate([self._hidden, attention @ self._coded], axis=1) @ self._network["query"]
-            scores = CLIP * np.tanh(query @ self._keys / width)
+            scores: Singles = np.multiply(CLIP, np.tanh(query @ self._keys / width), dtype=np.float32)
             if self._pins[task] < 0:
                 scores[:, self._known :] = NEVER / 2  # slots that it does not know, if no other has room
             slot = self.room.choose(task, scores, rng)
@@ -125,7 +125,8 @@ class PublishedDecoder:
         for flow in self._in[component]:
             total += self._placed(flow, number)
             count += _senders(self._tasks, flow, number)
-        return total / np.float32(max(count, 1))
+        mean: Singles = np.divide(total, max(count, 1), dtype=np.float32)
+        return mean
 
     def _placed(self, flow: Flow, number: int) -> Singles:
         if flow.heard == FORWARD:
