@@ -9,7 +9,7 @@ import pytest
 from typer.core import TyperGroup
 
 from penstock.cli.app import root
-from penstock.cli.tree import TREE, Entry, LazyCommand, Section
+from penstock.cli.tree import TREE, LazyCommand, Section, walk
 
 HEAVY = ("numpy", "numba", "pandas", "pyspark", "scipy", "matplotlib", "msgspec")
 GROUPS = ((), *((node.name,) for node in TREE if isinstance(node, Section)))
@@ -33,11 +33,9 @@ def test_entry_agrees_with_its_command(command: LazyCommand) -> None:
 
 
 def test_examples_name_their_commands() -> None:
-    for node in TREE:
-        for entry in (node,) if isinstance(node, Entry) else node.entries:
-            path = entry.name if isinstance(node, Entry) else f"{node.name} {entry.name}"
-            epilog = LazyCommand(entry).load().epilog
-            assert f"{epilog} ".startswith(f"Example: penstock {path} ")
+    for path, entry in walk():
+        epilog = LazyCommand(entry).load().epilog
+        assert f"{epilog} ".startswith(f"Example: penstock {' '.join(path)} ")
 
 
 @pytest.mark.parametrize("command", list(leaves(root())), ids=lambda command: command.entry.function)

@@ -14,18 +14,17 @@ ROOT = {str(command.name): command for command in tree()}
 @cache
 def options_of(words: tuple[str, ...]) -> frozenset[str]:
     """Return the options of the command that the words begin with; fail if there is no such command."""
-    found = ROOT[words[0]]
-    if isinstance(found, TyperGroup):
-        if len(words) == 1:  # a text names the group
+    found, rest = ROOT[words[0]], words[1:]
+    while isinstance(found, TyperGroup):
+        if not rest:  # a text names the group
             return frozenset({"--help"})
-        found = found.commands[words[1]]  # type: ignore[assignment]
-    assert not isinstance(found, TyperGroup)
+        found, rest = found.commands[rest[0]], rest[1:]  # type: ignore[assignment]
     return frozenset({name for each in found.load().params for name in (*each.opts, *each.secondary_opts)} | {"--help"})
 
 
 def missing(shown: Shown) -> str:
     """Return what is wrong with a command that a page shows."""
-    words = tuple(word for word in shown.words[:2] if word.replace("-", "").isalpha())
+    words = tuple(word for word in shown.words[:3] if word.replace("-", "").isalpha())
     if not words or words[0].isupper() or words[0].startswith("-"):  # penstock COMMAND, penstock --help
         return ""
     try:

@@ -23,6 +23,7 @@ from tests.policies.cases import answer, chain, equal_machines, false_statements
 NAMES = registry.names(PolicyKind.PLACEMENT)
 SPECS = {  # a limit in seconds is not repeatable
     "local-search": "local-search:steps=200,seconds=none",
+    "neural-search": "neural-search:steps=200,seconds=none",
     "sparcle-refined": "sparcle-refined:seconds=none",
 }
 FEWER_MACHINES = {  # placed on thirty machines instead of a thousand, and why

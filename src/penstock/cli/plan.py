@@ -62,7 +62,8 @@ NO_GAP = 5e-5  # a gap that is printed as 0.00 %
 SHOWN_MACHINES = 6  # of the energy by machine
 
 ModelOption = Annotated[
-    Path | None, typer.Option(help="Latency models, from penstock models train: policies then minimise latency.")
+    Path | None,
+    typer.Option(help="Latency models, from penstock models train latency: policies then minimise latency."),
 ]
 RateOption = Annotated[
     float | None,

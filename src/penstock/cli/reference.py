@@ -6,7 +6,7 @@ from typing import Any
 
 from typer.core import TyperArgument, TyperOption
 
-from penstock.cli.tree import TREE, Entry, LazyCommand, Section
+from penstock.cli.tree import TREE, Entry, LazyCommand, Section, walk
 
 VALUES = {"path": "PATH", "float": "NUMBER", "int": "INTEGER"}  # by Python type; others: TEXT
 
@@ -25,9 +25,10 @@ def commands() -> str:
             lines += _describe(node, f"penstock {node.name}")
             continue
         lines += [node.help, ""]
-        lines += [f"- [`{one.name}`](#penstock-{node.name}-{one.name}): {one.help}" for one in node.entries]
-        for one in node.entries:
-            path = f"penstock {node.name} {one.name}"
+        below = [(" ".join(path), entry) for path, entry in walk(node.entries)]
+        lines += [f"- [`{path}`](#penstock-{node.name}-{path.replace(' ', '-')}): {one.help}" for path, one in below]
+        for name, one in below:
+            path = f"penstock {node.name} {name}"
             lines += ["", f"### {path}", "", *_describe(one, path)]
     return "\n".join(lines) + "\n"
 

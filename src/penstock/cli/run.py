@@ -73,7 +73,7 @@ ThenOption = Annotated[
     ),
 ]
 ModelOption = Annotated[
-    Path | None, typer.Option(help="Latency models for policies and the autopilot, from penstock models train.")
+    Path | None, typer.Option(help="Latency models for policies and the autopilot, from penstock models train latency.")
 ]
 ReportOption = Annotated[bool, typer.Option("--report", help="Print a report of its telemetry at the end.")]
 DurationOption = Annotated[float | None, typer.Option(metavar="SECONDS", help="Time after which the run drains.")]

@@ -34,7 +34,7 @@ class Section(NamedTuple):
     role: str
     help: str
     example: str
-    entries: tuple[Entry, ...]
+    entries: "tuple[Entry | Section, ...]"
 
 
 RUNS = (
@@ -97,10 +97,29 @@ SIM = (
     ),
     Entry("forecast", RESEARCHER, "Compare forecasters on known arrivals.", "sim.forecast:forecast"),
 )
-MODELS = (
+TRAIN = (
+    Entry("latency", RESEARCHER, "Train latency models on tables.", "models.train:train"),
+    Entry("placement", RESEARCHER, "Train a network that places tasks.", "models.placement:train"),
+)
+EVALUATE = (
+    Entry("latency", RESEARCHER, "Compare latency models with measured latencies.", "models.evaluate:evaluate"),
+    Entry(
+        "placement",
+        RESEARCHER,
+        "Compare networks with other policies on random instances.",
+        "models.placement:evaluate",
+    ),
+)
+MODELS: tuple[Entry | Section, ...] = (
     Entry("tables", RESEARCHER, "Turn telemetry into tables of hops, tuples and windows.", "models.tables:tables"),
-    Entry("train", RESEARCHER, "Train latency models on tables.", "models.train:train"),
-    Entry("evaluate", RESEARCHER, "Compare latency models with measured latencies.", "models.evaluate:evaluate"),
+    Section("train", RESEARCHER, "Train models.", "penstock models train latency tables --output app.npz", TRAIN),
+    Section(
+        "evaluate",
+        RESEARCHER,
+        "Compare models with measurements or with searches.",
+        "penstock models evaluate placement",
+        EVALUATE,
+    ),
 )
 LAB = (
     Entry("sweep", RESEARCHER, "Compare policies on many clusters and seeds.", "lab.sweep:sweep"),
@@ -145,7 +164,7 @@ TREE: tuple[Entry | Section, ...] = (
     Section(
         "models",
         RESEARCHER,
-        "Make tables of telemetry, and latency models of tables.",
+        "Make tables of telemetry, train and evaluate models.",
         "penstock models tables --input runs --output tables",
         MODELS,
     ),
@@ -177,6 +196,15 @@ class LazyCommand(TyperCommand):
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Return the context of the command itself."""
         return self.load().make_context(info_name, args, parent=parent, **extra)
+
+
+def walk(tree: Sequence[Entry | Section] = TREE, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Entry]]:
+    """Return the commands of a tree with the words that lead to them."""
+    for node in tree:
+        if isinstance(node, Entry):
+            yield (*path, node.name), node
+        else:
+            yield from walk(node.entries, (*path, node.name))
 
 
 def commands(tree: Sequence[Entry | Section] = TREE) -> Iterator[LazyCommand | TyperGroup]:

@@ -87,6 +87,12 @@ _PLACEMENTS: dict[str, Entry] = {
     "random": Entry(f"{_PLACEMENT}.random:Random", "SPARCLE, Li", "any slot that has room, evenly at random"),
     "cloud-only": Entry(f"{_PLACEMENT}.cloud_only:CloudOnly", "SPARCLE", "all on the most powerful machine"),
     "local-search": Entry(f"{_PLACEMENT}.local_search:LocalSearch", "Penstock", "simulated annealing on the objective"),
+    "neural": Entry(f"{_PLACEMENT}.neural:Neural", "Penstock", "the best of what a trained network proposes"),
+    "neural-search": Entry(
+        f"{_PLACEMENT}.neural_search:NeuralSearch", "Penstock", "local-search, started from what neural proposes"
+    ),
+    "tata": Entry(f"{_PLACEMENT}.tata:Tata", "TATA's learned placement", "the best of what its network proposes"),
+    "ni": Entry(f"{_PLACEMENT}.ni:Ni", "Ni et al. 2020", "TATA's learned baseline: slots that are all alike"),
     "predictive": Entry(
         f"{_PLACEMENT}.predictive:Predictive",
         "Li's Algorithm 1",

@@ -215,7 +215,7 @@ def test_training_refuses_before_spark_starts(
     penstock: Penstock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], expected: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    ran = penstock("models", "train", tmp_path, *arguments)
+    ran = penstock("models", "train", "latency", tmp_path, *arguments)
     assert ran.code == 2
     assert expected in ran.err
     assert ran.err.count("\n") == 1
@@ -223,7 +223,7 @@ def test_training_refuses_before_spark_starts(
 
 def test_evaluating_refuses_a_damaged_file_before_spark_starts(penstock: Penstock, tmp_path: Path) -> None:
     (tmp_path / "models.npz").write_bytes(b"PK nothing")
-    ran = penstock("models", "evaluate", tmp_path, "--model", tmp_path / "models.npz")
+    ran = penstock("models", "evaluate", "latency", tmp_path, "--model", tmp_path / "models.npz")
     assert ran.code == 2
     assert "is not a valid file of latency models" in ran.err
 
@@ -232,11 +232,11 @@ def test_evaluating_refuses_a_damaged_file_before_spark_starts(penstock: Penstoc
 def test_trains_and_evaluates(penstock: Penstock, tmp_path: Path) -> None:
     known, other = (write_tables(tmp_path / f"t{seed}", seed=seed, places=6) for seed in (0, 1))
     file, plot = tmp_path / "models.npz", tmp_path / "accuracy.png"
-    trained = penstock("models", "train", known, "--output", file, "--kind", "linear")
+    trained = penstock("models", "train", "latency", known, "--output", file, "--kind", "linear")
     assert trained.code == 0, trained.err
     assert "in->split" in trained.out
     assert "6 placements" in trained.out
-    evaluated = penstock("models", "evaluate", other, "--model", file, "--plot", plot, "--json")
+    evaluated = penstock("models", "evaluate", "latency", other, "--model", file, "--plot", plot, "--json")
     assert evaluated.code == 0, evaluated.err
     rows = {row["name"]: row for row in json.loads(evaluated.out)["rows"]}
     assert rows["paths"]["windows"] == 18

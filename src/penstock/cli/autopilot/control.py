@@ -25,7 +25,7 @@ def set_policy(
     ] = None,
     model: Annotated[
         Path | None,
-        typer.Option(help="Latency models to predict with, from penstock models train; default: unchanged."),
+        typer.Option(help="Latency models to predict with, from penstock models train latency; default: unchanged."),
     ] = None,
     runs: RunsOption = Path("runs"),
     as_json: JsonOption = False,

@@ -1,4 +1,4 @@
-"""`penstock models evaluate`: compare latency models with measured latencies."""
+"""`penstock models evaluate latency`: compare latency models with measured latencies."""
 
 import math
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ TICKS = 5  # of an axis, at most, so that their numbers do not touch
 
 def evaluate(
     tables: TablesArgument,
-    model: Annotated[Path, typer.Option(help="File of latency models, from penstock models train.")],
+    model: Annotated[Path, typer.Option(help="File of latency models, from penstock models train latency.")],
     plot: Annotated[Path | None, typer.Option(help="Draw predicted against measured times (.png, .svg, .pdf).")] = None,
     in_sample: Annotated[
         bool, typer.Option("--in-sample", help="Also compare with runs that the models were trained on.")
@@ -42,7 +42,7 @@ def evaluate(
     models were trained on are rejected without --in-sample: models look better on them than they are. The whole is the
     longest path of means; a tuple that becomes many takes longer, since the last of them counts.
 
-    Example: penstock models evaluate other-tables --model word-count.npz --plot accuracy.png
+    Example: penstock models evaluate latency other-tables --model word-count.npz --plot accuracy.png
     """
     refuse_outputs(None, plot, str(tables))
     models = load_models(model)

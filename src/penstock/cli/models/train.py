@@ -1,4 +1,4 @@
-"""`penstock models train`: train latency models on the pipeline's tables."""
+"""`penstock models train latency`: train latency models on the pipeline's tables."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ def train(
     were never tried: penstock plan --model, penstock run --model. Train on many placements (penstock sim explore), at
     the loads that will matter: models know only what they have seen.
 
-    Example: penstock models train tables --application word-count --output word-count.npz
+    Example: penstock models train latency tables --application word-count --output word-count.npz
     """
     _refuse(output, kind)
     with working(tables, master, quiet=as_json) as (spark, log_step):

@@ -68,11 +68,15 @@ class LocalSearch:
         with interpreting(False), preparing() as kernels:
             return self._place(view, view.evaluate, rng, kernels)
 
+    def _starts(self, view: PlacementView, rng: np.random.Generator) -> Placed | Infeasible:
+        """Return the placements from which the search starts, [N, T]; a refusal if there is none."""
+        return first_placements(view, rng)
+
     def _place(
         self, view: PlacementView, evaluate: Evaluate, rng: np.random.Generator, kernels: Preparation
     ) -> Placement | Infeasible:
         began = time.perf_counter()
-        first = first_placements(view, rng)
+        first = self._starts(view, rng)
         if isinstance(first, Infeasible):
             return first
         search = _Search(evaluate, first)
