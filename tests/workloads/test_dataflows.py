@@ -7,10 +7,13 @@ import msgspec
 import pytest
 from pyspark import cloudpickle
 
+from penstock import testing
 from penstock.api.sources.generated import Generated
 from penstock.model.errors import InvalidInput, UnknownName
+from penstock.model.topology import Kind
 from penstock.workloads.applications import application
 from penstock.workloads.arrivals import Poisson, arrivals
+from penstock.workloads.clusters import cluster
 from penstock.workloads.dataflows import DATAFLOWS, dataflow
 
 SPECS = [
@@ -19,17 +22,40 @@ SPECS = [
     "word-count-large:databases=3",
     "word-count-two-sources:sources=1,second_sources=4",
     "log-processing:rules=2,databases=1",
+    "synthetic-communication:operators=2,tasks=3",
+    "top-speed-windowing:sources=3,windows=5",
 ]
 
 
-def test_word_count_and_log_processing_run_in_every_size() -> None:
+def test_the_papers_applications_run_in_every_size() -> None:
     assert set(DATAFLOWS) == {
         "word-count",
         "word-count-large",
         "word-count-two-sources",
         "log-processing",
         "log-processing-large",
+        "throughput-test",
+        "top-speed-windowing",
+        "synthetic-communication",
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "received"),  # tuples of the sources, and the least number at each sink
+    [
+        ("throughput-test", 60, 60),
+        ("word-count", 60, 300),
+        ("top-speed-windowing", 1200, 10),
+        ("log-processing", 60, 60),
+        ("synthetic-communication", 60, 60),
+    ],
+)
+def test_the_applications_of_tata_run_on_emulated_unequal_machines(name: str, count: int, received: int) -> None:
+    flow = dataflow(name, rate=count, count=count, output=False)
+    ran = testing.TestCluster(flow, emulate=cluster("tata-3"), telemetry=False).start().finish()
+    assert ran.status.emitted == count
+    sinks = [component.name for component in flow.application.components if component.kind is Kind.SINK]
+    assert all(len(ran[sink]) >= received for sink in sinks)
 
 
 @pytest.mark.parametrize("spec", SPECS)

@@ -1,4 +1,4 @@
-"""The named applications that run: word count, log processing, and any topology with meaningless tuples.
+"""The named applications that run, with code of their own, and any topology with meaningless tuples.
 
 `dataflow("word-count:sources=2", rate=500)` creates one by name. Names, parameters, structure and costs are those of
 the topologies in `penstock.workloads.applications`: a plan for one fits the other.
@@ -21,7 +21,9 @@ from penstock.workloads.applications import APPLICATIONS
 from penstock.workloads.choice import Choice
 from penstock.workloads.running.blueprint import Feed
 from penstock.workloads.running.log_processing import log_processing_flow
+from penstock.workloads.running.random_text import synthetic_communication_flow, throughput_test_flow
 from penstock.workloads.running.synthetic import any_dataflow
+from penstock.workloads.running.top_speed import top_speed_flow
 from penstock.workloads.running.word_count import word_count_flow
 
 __all__ = ["DATAFLOWS", "any_dataflow", "dataflow"]
@@ -101,4 +103,7 @@ def _choice(name: str, assemble: Assemble) -> Choice[Dataflow]:
 DATAFLOWS: dict[str, Choice[Dataflow]] = {
     **{name: _choice(name, word_count_flow) for name in ("word-count", "word-count-large", "word-count-two-sources")},
     **{name: _choice(name, log_processing_flow) for name in ("log-processing", "log-processing-large")},
+    "throughput-test": _choice("throughput-test", throughput_test_flow),
+    "top-speed-windowing": _choice("top-speed-windowing", top_speed_flow),
+    "synthetic-communication": _choice("synthetic-communication", synthetic_communication_flow),
 }

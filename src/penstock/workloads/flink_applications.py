@@ -19,6 +19,7 @@ Doublings = Annotated[int, Meta(ge=1, le=32)]
 
 TASK_MEMORY_MB = 256.0
 CLUSTER_CPU = 5.85  # 1 × 1.25 + 2 × 1.0 + 2 × 1.3: the third machine has four cores and two slots
+EVENTS_A_RESULT = 50  # of a car, for one top speed: an assumption
 
 
 def _components(names: Sequence[str], tasks: Sequence[int], shares: Sequence[float], cpu: float) -> list[Component]:
@@ -51,7 +52,7 @@ def top_speed_windowing(sources: Count = 2, windows: Count = 4, sinks: Count = 1
     event, time 0.2, window 0.5 and the sink 0.1, so a result costs the sink five times the total cost of an event.
     """
     a_tuple = CLUSTER_CPU / 217_000.0
-    results = 1 / 50
+    results = 1 / EVENTS_A_RESULT
     names = ("source", "time", "window", "sink")
     shares = (0.2, 0.2, 0.5, 0.1 / results)
     return Application(
