@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import monotonic, sleep
 from typing import Any, cast
 
 import msgspec
@@ -19,12 +20,15 @@ from penstock.experiments.reproduction import Reproduced, case_key, judged, seed
 from penstock.model.decoding import decode_json
 from penstock.model.files import write_whole
 from penstock.pipeline.session import running_session, session
+from penstock.runtime.controller.state_machine import RunFailed
+from penstock.runtime.run import Run
 from penstock.runtime.spark.executors import embedded_master, spark_settings
 
 Report = Callable[[str], None]
 """Called with the progress of a case."""
 
 MOST_MACHINES = 10  # maximum number of machines that a case emulates
+LOOK_S = 0.5  # between two checks of the emulation's lag
 
 
 def silent(_: str) -> None:
@@ -91,3 +95,20 @@ def _keep_partial(
         if finished := _rows_of(figure, work, rows):
             table = pd.DataFrame(finished).to_csv(index=False, float_format="%.6g")
             write_whole(partial_table(folder, figure.number), table.encode())
+
+
+def looks_late(run: Run, until: float) -> float:
+    """Wait, checking the emulation periodically; return the share of checks at which it lagged."""
+    looks = []
+    while (left := until - monotonic()) > 0:
+        sleep(min(left, LOOK_S))
+        looks.append(is_late(run))
+    return sum(looks) / max(1, len(looks))
+
+
+def is_late(run: Run) -> bool:
+    """Return whether the emulation lagged recently; raise if the run has failed."""
+    status = run.status()
+    if status.error:
+        raise RunFailed(status.error)
+    return any("emulation" in warning for warning in status.warnings)

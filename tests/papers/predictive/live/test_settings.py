@@ -1,6 +1,5 @@
-"""What runs live: slow motion, arrivals in phases, placements that sustain the load."""
+"""What runs live: in slow motion, from placements that sustain the load."""
 
-import numpy as np
 import pytest
 
 from penstock.estimate.evaluator import Evaluator
@@ -11,15 +10,10 @@ from penstock.papers.predictive.live.settings import (
     DEFAULT,
     LOAD,
     SLOWER,
-    Phases,
-    Raised,
     SlowedApplication,
-    slowed,
-    slowed_cluster,
 )
 from penstock.papers.predictive.live.visits import named_placements
 from penstock.papers.predictive.settings import li_cluster
-from penstock.workloads.storm_applications import word_count
 
 
 @pytest.mark.parametrize("name", APPLICATIONS)
@@ -28,15 +22,6 @@ def test_slow_motion_divides_what_the_default_placement_carries_by_how_much_slow
     fast = Evaluator(APPLICATIONS[name].model(), li_cluster()).evaluate(setting.default)
     assert setting.maximum_tps == pytest.approx(fast.even_tps / SLOWER)
     assert setting.application.offered_tps == pytest.approx(LOAD * setting.maximum_tps)
-
-
-def test_slow_motion_makes_services_distances_and_bytes_take_as_many_times_as_long() -> None:
-    slow, machines = slowed(word_count(), 10.0), slowed_cluster(li_cluster(2), 10.0)
-    assert slow["database"].cpu == pytest.approx(10.0 * word_count()["database"].cpu)
-    assert slow["database"].service == word_count()["database"].service
-    assert machines.distances.other_host_ms == pytest.approx(10.0 * li_cluster(2).distances.other_host_ms)
-    assert machines.machines[0].network_mbps == pytest.approx(100.0)
-    assert machines.machines[0].cores == li_cluster(2).machines[0].cores
 
 
 @pytest.mark.parametrize("name", APPLICATIONS)
@@ -49,16 +34,6 @@ def test_what_runs_has_the_shape_of_the_model(name: str) -> None:
 def test_an_unknown_application_is_refused_with_the_choices() -> None:
     with pytest.raises(UnknownName, match="word-count"):
         _ = SlowedApplication("no-such").maximum_tps
-
-
-def test_phases_raise_the_rate_when_they_are_said_to_and_keep_their_beginning() -> None:
-    phases = Phases(rate=100.0, raised=(Raised(50.0, 75.0, 400.0), Raised(90.0, 1000.0, 0.0)))
-    counts = phases.counts(2000, np.random.default_rng(3))
-    assert counts[:1000].sum() == pytest.approx(5000, rel=0.06)
-    assert counts[1000:1500].sum() == pytest.approx(10000, rel=0.04)
-    assert counts[1500:1800].sum() == pytest.approx(1500, rel=0.1)
-    assert counts[1800:].sum() == 0
-    assert (phases.counts(500, np.random.default_rng(3)) == counts[:500]).all()
 
 
 @pytest.mark.parametrize("name", APPLICATIONS)

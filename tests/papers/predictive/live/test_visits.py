@@ -8,11 +8,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.experiments.live_cases import live_session
+from penstock.experiments.live_tuples import followed
 from penstock.model.instance import Instance
 from penstock.model.placement import Placement
 from penstock.papers.predictive.live.fidelity import calibrated, sink_gains
 from penstock.papers.predictive.live.settings import SlowedApplication
-from penstock.papers.predictive.live.tables import carried_tps, followed, latencies_between
+from penstock.papers.predictive.live.tables import carried_tps, latencies_between
 from penstock.papers.predictive.live.visits import Flood, Lengths, NamedPlacement, Timetable, named_placements, tour
 
 pytestmark = pytest.mark.spark

@@ -21,15 +21,17 @@ from penstock.calibration.observation import summarise_run
 from penstock.estimate.evaluator import Evaluator
 from penstock.experiments.figure import Case, Claim, Figure, Row, Value
 from penstock.experiments.live_cases import live_session, silent, temporary
+from penstock.experiments.live_tuples import Followed, followed
 from penstock.experiments.pictures import COLOURS, Axes, Picture, label
-from penstock.experiments.statistics import signed
+from penstock.experiments.slow_motion import Phases, Raised
+from penstock.experiments.statistics import fitted, relative_deviation, signed
 from penstock.model.costs import Costs
 from penstock.model.instance import Instance
 from penstock.model.taskgraph import Floats
 from penstock.model.topology import Kind
 from penstock.papers.predictive.live.claims import LATE, emulated_truly, judged
-from penstock.papers.predictive.live.settings import APPLICATIONS, LOAD, Phases, Raised, SlowedApplication
-from penstock.papers.predictive.live.tables import MILLISECOND, Followed, carried_tps, followed, latencies_between
+from penstock.papers.predictive.live.settings import APPLICATIONS, LOAD, SlowedApplication
+from penstock.papers.predictive.live.tables import MILLISECOND, carried_tps, latencies_between
 from penstock.papers.predictive.live.visits import (
     WINDOW,
     Flood,
@@ -174,22 +176,6 @@ def sink_gains(instance: Instance) -> dict[str, float]:
     return {name: float(gains[number]) for number, name in enumerate(names) if topology[name].kind is Kind.SINK}
 
 
-def fitted(estimate: Floats, measured: Floats) -> Floats:
-    """Return estimates after a linear fit to the measurements, as in TATA's paper.
-
-    If higher estimates correspond to lower values, they contain no information, and the fit is the mean.
-    """
-    spread = float(np.var(estimate))
-    slope = max(0.0, float(np.cov(estimate, measured, bias=True)[0, 1]) / spread) if spread > 0 else 0.0
-    line: Floats = measured.mean() + slope * (estimate - estimate.mean())
-    return line
-
-
-def deviation(estimate: Floats, measured: Floats) -> float:
-    """Return the mean absolute deviation of estimates, relative to the measurements."""
-    return float(np.mean(np.abs(estimate - measured) / measured))
-
-
 def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     names = list(dict.fromkeys(rows["application"]))
     picture.set_size_inches(11, 3.8 * len(names))
@@ -221,8 +207,9 @@ def _claims_of(name: str, rows: pd.DataFrame) -> Iterator[Claim]:
     live, twin, delay = (rows[column].to_numpy() for column in ("live_ms", "twin_ms", "delay_ms"))
     halves = float(np.mean(np.abs(rows["half_a_ms"] - rows["half_b_ms"]) / rows["live_ms"]))
     noise = f"the two halves of a visit differ by {halves:.1%}"
-    rank, off, off_fitted = rank_correlation(twin, live), deviation(twin, live), deviation(fitted(twin, live), live)
-    tata, tata_rank = deviation(fitted(delay, live), live), rank_correlation(delay, live)
+    rank, off = rank_correlation(twin, live), relative_deviation(twin, live)
+    off_fitted = relative_deviation(fitted(twin, live), live)
+    tata, tata_rank = relative_deviation(fitted(delay, live), live), rank_correlation(delay, live)
     yield judged(
         f"ours: the calibrated twin ranks {len(rows)} placements of {name} as they are live",
         f"asked: ≥ {WANTED_RANK}",
@@ -262,7 +249,7 @@ def _carried_claims(name: str, rows: pd.DataFrame) -> Iterator[Claim]:
     if rows.empty:
         return
     live, twin, even, full = (rows[name].to_numpy() for name in ("live_tps", "twin_tps", "even_tps", "full_tps"))
-    off, mean = deviation(twin, live), float(np.mean(twin / live - 1))
+    off, mean = relative_deviation(twin, live), float(np.mean(twin / live - 1))
     halves = float(np.mean(np.abs(rows["half_a_tps"] - rows["half_b_tps"]) / rows["live_tps"]))
     late = f"events were late at {rows['flooded_late'].mean():.0%} of looks"
     yield judged(
@@ -270,7 +257,8 @@ def _carried_claims(name: str, rows: pd.DataFrame) -> Iterator[Claim]:
         f"{TATA_DEVIATION:.1%} for TATA's estimator after a linear fit",
         f"{off:.1%} ({signed(mean)} on average), rank correlation {rank_correlation(twin, live):.3f}; "
         f"{live.min():.0f} to {live.max():.0f} tuples/s; the two halves of a visit differ by {halves:.1%}; "
-        f"the twin with full queues {deviation(full, live):.1%}, the estimator's split {deviation(even, live):.1%}",
+        f"the twin with full queues {relative_deviation(full, live):.1%}, "
+        f"the estimator's split {relative_deviation(even, live):.1%}",
         "mean absolute deviation, without a fit",
         off <= TATA_DEVIATION,
         f"saturated, {late}: the host may be at its limit too",

@@ -17,10 +17,10 @@ from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
 from penstock.autopilot.guard import Guard
 from penstock.autopilot.ledger import Episode, Ledger, LedgerContents
 from penstock.autopilot.live_target import LiveTarget
+from penstock.experiments.live_cases import is_late
 from penstock.model.objective import Objective
 from penstock.model.plan import Plan, to_plan
 from penstock.papers.predictive.live.settings import DEFAULT, SlowedApplication
-from penstock.papers.predictive.live.visits import is_late
 from penstock.runtime.config import ALL, Checkpointing, Execution, RunConfig, Telemetry
 from penstock.runtime.handle import MovedTask
 from penstock.runtime.run import Run

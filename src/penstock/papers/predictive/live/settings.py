@@ -1,8 +1,6 @@
 """Applications of the live experiments: word count and log processing at Li's sizes on Li's machines, 150 × slower.
 
-Two cores of a host cannot emulate thousands of sentences per second, but some dozens that take 150 times as long each.
-Service times, distances and the time per byte on the wire are scaled alike, so everything happens in slow motion;
-queues and the sharing of cores are not affected.
+Service times, distances and the time per byte on the wire are scaled alike (`experiments.slow_motion`).
 
 The machines are those of the experiments on the twin alone, including delays. The load is 30 % of what the default
 placement carries: few machines have room for it, so placements differ in all relevant respects.
@@ -11,15 +9,14 @@ placement carries: few machines have room for it, so placements differ in all re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from penstock.api.dataflow import Dataflow
 from penstock.estimate.evaluator import Evaluator
-from penstock.model.cluster import Cluster, Distances, Machine
+from penstock.experiments.slow_motion import Phases, slowed, slowed_cluster
+from penstock.model.cluster import Cluster
 from penstock.model.errors import UnknownName, choices
 from penstock.model.placement import Placement
 from penstock.model.topology import Application
@@ -49,33 +46,6 @@ APPLICATIONS = {
 }
 
 
-class Raised(NamedTuple):
-    """An interval with another rate, in seconds since the first tuple."""
-
-    begin: float
-    end: float
-    tps: float
-
-
-@dataclass(frozen=True)
-class Phases:
-    """Poisson arrivals at one rate, and at other rates in some intervals."""
-
-    even: ClassVar[bool] = False
-    slot: ClassVar[float] = 0.05
-
-    rate: float
-    raised: tuple[Raised, ...] = ()
-
-    def counts(self, slots: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw a Poisson number for every slot."""
-        at = np.arange(slots) * self.slot
-        tps = np.full(slots, self.rate)
-        for stretch in self.raised:
-            tps[(at >= stretch.begin) & (at < stretch.end)] = stretch.tps
-        return rng.poisson(tps * self.slot)
-
-
 @dataclass(frozen=True)
 class SlowedApplication:
     """An application under a load, relative to what the default placement carries."""
@@ -99,7 +69,7 @@ class SlowedApplication:
     @cached_property
     def cluster(self) -> Cluster:
         """The machines, slowed down."""
-        return slowed_cluster(li_cluster(self.machines))
+        return slowed_cluster(li_cluster(self.machines), SLOWER)
 
     @cached_property
     def default(self) -> Placement:
@@ -126,23 +96,4 @@ class SlowedApplication:
 
     @cached_property
     def _slowed(self) -> Application:
-        return slowed(self._workload.model())
-
-
-def slowed(application: Application, factor: float = SLOWER) -> Application:
-    """Return an application in which everything takes a multiple of its time."""
-    components = tuple(msgspec.structs.replace(one, cpu=one.cpu * factor) for one in application.components)
-    rates = {name: rate / factor for name, rate in application.rate_tps.items()}
-    return msgspec.structs.replace(application, components=components, rate_tps=rates)
-
-
-def _slowed_card(one: Machine, factor: float) -> Machine:
-    ways = {way: getattr(one, way) for way in ("network_mbps", "receive_mbps")}
-    return msgspec.structs.replace(one, **{way: None if mbps is None else mbps / factor for way, mbps in ways.items()})
-
-
-def slowed_cluster(fast: Cluster, factor: float = SLOWER) -> Cluster:
-    """Return a cluster on whose network everything takes a multiple of its time."""
-    machines = tuple(_slowed_card(one, factor) for one in fast.machines)
-    longer = {field: getattr(fast.distances, field) * factor for field in fast.distances.__struct_fields__}
-    return msgspec.structs.replace(fast, name=f"{fast.name}-slowed", machines=machines, distances=Distances(**longer))
+        return slowed(self._workload.model(), SLOWER)

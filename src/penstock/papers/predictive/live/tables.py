@@ -1,21 +1,13 @@
 """Measures of an interval of a run, from the pipeline's tables."""
 
-from collections.abc import Collection, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import pandas as pd
-from pyspark.sql import SparkSession
 
 from penstock.papers.predictive.windows import Key, Tables
-from penstock.pipeline.clocks import clocks as clock_table
-from penstock.pipeline.hops import each_once
-from penstock.pipeline.hops import hops as make_hops
-from penstock.pipeline.ingest import ingest, read_telemetry
-from penstock.pipeline.tuples import tuples as make_tuples
 
 MILLISECOND = 1e-3
-COLUMNS = ("due", "finished", "latency", "complete")
 HOP_COLUMNS = ("stream", "target_component", "emitted", "started", "processing")
 
 
@@ -27,30 +19,6 @@ class Stretch(NamedTuple):
     halves_ms: tuple[float, float]  # the means of its two halves, which differ by chance
     tuples: int
     unfinished: int
-
-
-class Followed(NamedTuple):
-    """Tuples of a run."""
-
-    tuples: pd.DataFrame  # by source tuple: due, finished, latency, complete
-    ends: pd.DataFrame  # by tuple that a sink processed: component, finished
-
-
-def followed(spark: SparkSession, telemetry: Path, sinks: Collection[str]) -> Followed:
-    """Return due and finish times of a run's source tuples, and when sinks processed tuples, from the pipeline."""
-    raw, _ = read_telemetry(spark, telemetry)
-    good = ingest(raw).good.cache()
-    clocks = clock_table(good).cache()
-    hops = each_once(make_hops(good, clocks)).cache()
-    component = hops["target_component"]
-    try:
-        return Followed(
-            make_tuples(hops, good, clocks).select(*COLUMNS).toPandas(),
-            hops.where(component.isin(*sinks)).select(component.alias("component"), "finished").toPandas(),
-        )
-    finally:
-        for cached in (hops, clocks, good):
-            cached.unpersist()
 
 
 def latencies_between(tuples: pd.DataFrame, start: float, end: float) -> Stretch:

@@ -16,11 +16,13 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import NamedTuple
 
+from penstock.experiments.live_cases import looks_late
+from penstock.experiments.slow_motion import Phases, Raised
 from penstock.exploration.random_placements import Drawing
 from penstock.model.objective import Objective
 from penstock.model.placement import Placement
 from penstock.model.plan import Plan, to_plan
-from penstock.papers.predictive.live.settings import DEFAULT, Phases, Raised, SlowedApplication
+from penstock.papers.predictive.live.settings import DEFAULT, SlowedApplication
 from penstock.planning.planner import Planner
 from penstock.runtime.config import ALL, Checkpointing, Execution, FlowControl, RunConfig, Telemetry
 from penstock.runtime.controller.state_machine import RunFailed
@@ -31,7 +33,6 @@ Report = Callable[[str], None]
 
 POLICIES = ("t-storm", "t-heron", "r-storm", "predictive", "greedy-random")
 MARGIN = 0.25  # capacity of every placement beyond its load, according to the estimator
-LOOK_S = 0.5  # between two checks of the emulation's lag
 SPARE_S = 15.0  # by which moves may exceed their planned time in total
 WINDOW = 16  # tuples in flight per channel; few, so that back-pressure settles within seconds
 ENOUGH = 0.4  # minimum share of the planned time for a saturated placement; otherwise it is skipped
@@ -194,23 +195,6 @@ class _Tour:
             if moved.task.partition("[")[0] in self.sources:
                 self.behind[moved.task] += moved.seconds
         return monotonic() - began
-
-
-def looks_late(run: Run, until: float) -> float:
-    """Wait, checking the emulation periodically; return the share of checks at which it lagged."""
-    looks = []
-    while (left := until - monotonic()) > 0:
-        sleep(min(left, LOOK_S))
-        looks.append(is_late(run))
-    return sum(looks) / max(1, len(looks))
-
-
-def is_late(run: Run) -> bool:
-    """Return whether the emulation lagged recently; raise if the run has failed."""
-    status = run.status()
-    if status.error:
-        raise RunFailed(status.error)
-    return any("emulation" in warning for warning in status.warnings)
 
 
 def _plan(setting: SlowedApplication, place: NamedPlacement) -> Plan:
