@@ -28,6 +28,7 @@ WORKS = {
     "hone": ("penstock.papers.hone", "penstock.papers.hone.live"),
     "predictive": ("penstock.papers.predictive", "penstock.papers.predictive.live"),
     "sparcle": ("penstock.papers.sparcle", "penstock.papers.sparcle.live"),
+    "tata": ("penstock.papers.tata", "penstock.papers.tata.live"),
 }
 """The works that can be reproduced, and the modules of their figures; they are imported when they are needed."""
 

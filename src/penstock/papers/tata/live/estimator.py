@@ -1,0 +1,203 @@
+"""Estimates of throughput compared with runs: TATA's, planning's and the twin's, on random topologies (Fig. 4).
+
+The twin answers for every topology. A run takes twenty seconds, so that only the first ones run live. A run in which
+the emulation lagged is repeated; if it lags again, nothing of it is kept.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from time import monotonic, sleep
+
+import numpy as np
+import pandas as pd
+
+from penstock.estimate.evaluator import Evaluator
+from penstock.estimate.flow import TATA
+from penstock.experiments.figure import Case, Claim, Figure, Row, Value
+from penstock.experiments.live_cases import Report, live_session, silent, temporary
+from penstock.experiments.pictures import COLOURS, Picture, label
+from penstock.experiments.statistics import fitted, relative_deviation, signed
+from penstock.model.costs import Costs
+from penstock.papers.tata.live.runs import Placed, carried, running
+from penstock.papers.tata.live.settings import LATE, WINDOW
+from penstock.papers.tata.live.topologies import CHOSEN, EVEN, Drawn, draw
+from penstock.sim.events import Twin
+from penstock.workloads.running.synthetic import any_dataflow
+
+NUMBER, QUICK_NUMBER = 100, 6
+LIVE, QUICK_LIVE = 40, 2
+SETTLE_S, HOLD_S = 6.0, 8.0
+QUICK_SETTLE_S, QUICK_HOLD_S = 3.0, 4.0
+OVER = 1.5  # arrivals relative to the twin's rate, to saturate a placement
+TRIES = 2
+ESTIMATES = {"tata_tps": "TATA's estimate", "plan_tps": "planning's estimate", "twin_tps": "the twin"}
+PAPER, PAPER_UNDER_TENTH = 0.067, 0.78
+POINTS = 0.1  # tolerance of a share
+
+
+def _cases(quick: bool) -> Sequence[Case]:
+    number, live = (QUICK_NUMBER, QUICK_LIVE) if quick else (NUMBER, LIVE)
+    settle_s, hold_s = (QUICK_SETTLE_S, QUICK_HOLD_S) if quick else (SETTLE_S, HOLD_S)
+    return [
+        {"number": one, "runs": one < live, "settle_s": settle_s, "hold_s": hold_s, "seed": 0} for one in range(number)
+    ]
+
+
+def run_topology(case: Case, report: Report = silent) -> Sequence[Row]:
+    """Estimate what a placement of a topology carries, and measure it if the case says so."""
+    drawn = draw(int(case["number"]), int(case["seed"]))
+    report(f"topology {case['number']}{', live' if case['runs'] else ''}")
+    slots = drawn.placement.slots
+    planned = Evaluator(drawn.application, drawn.cluster).evaluate(drawn.placement)
+    twin = Twin(drawn.application, drawn.cluster, Costs(window=WINDOW))
+    row: dict[str, Value] = {
+        "components": len(drawn.application.components),
+        "tasks": drawn.application.task_count,
+        "slots": len(set(slots)),
+        "streams": drawn.streams,
+        "tata_tps": Evaluator(drawn.application, drawn.cluster, TATA).evaluate(drawn.placement).throughput_tps,
+        "plan_tps": planned.throughput_tps,
+        "even_tps": planned.even_tps,
+        "twin_tps": twin.saturated_tps(slots, int(case["seed"])),
+    }
+    return [{**row, **(_measured(drawn, case, float(row["twin_tps"])) if case["runs"] else _nothing())}]
+
+
+def _measured(drawn: Drawn, case: Case, twin_tps: float) -> dict[str, float]:
+    """Run the topology until the emulation does not lag."""
+    late = 0.0
+    for _ in range(TRIES):
+        with live_session(), temporary() as folder:
+            flow = any_dataflow(drawn.application, OVER * twin_tps)
+            placed = Placed(flow, drawn.cluster, drawn.placement, int(case["seed"]), 0.0)
+            with running(placed, Path(folder)) as run:
+                sleep(float(case["settle_s"]))
+                found = carried(run, monotonic() + float(case["hold_s"]))
+        late = found.late
+        if late <= LATE:
+            return {"live_tps": found.received_tps, "emitted_tps": found.emitted_tps, "late": late}
+    return {**_nothing(), "late": late}
+
+
+def _nothing() -> dict[str, float]:
+    none = float("nan")
+    return {"live_tps": none, "emitted_tps": none, "late": none}
+
+
+def _draw(rows: pd.DataFrame, picture: Picture) -> None:
+    picture.set_size_inches(11, 7)
+    axes = picture.subplots(2, 3)
+    live = rows[rows["live_tps"].notna()]
+    for column, (estimate, text) in enumerate(ESTIMATES.items()):
+        for line, (own, reference) in enumerate(((live, "live_tps"), (rows, "twin_tps"))):
+            axis = axes[line][column]
+            if reference == estimate:
+                axis.set_axis_off()
+                continue
+            for streams, colour, mark in ((EVEN, COLOURS[0], "o"), (CHOSEN, COLOURS[1], "s")):
+                part = own[own["streams"] == streams]
+                axis.plot(part[estimate], part[reference], mark, color=colour, ms=4, mfc="none", label=streams)
+            most = float(max(own[estimate].max(), own[reference].max())) if len(own) else 1.0
+            axis.plot([0, most], [0, most], color="black", linewidth=0.7)
+            up = "live (tuples/s)" if reference == "live_tps" else "the twin (tuples/s)"
+            label(axis, f"{text} (tuples/s)", up, f"{len(own)} topologies")
+    axes[0][0].legend(frameon=False, fontsize=8)
+
+
+def _claims(rows: pd.DataFrame) -> list[Claim]:
+    live = rows[rows["live_tps"].notna()]
+    measured = list(_against(live, "live_tps", "live")) if len(live) > 1 else []
+    return [*measured, *_against(rows, "twin_tps", "on the twin"), _true(rows)]
+
+
+def _against(rows: pd.DataFrame, reference: str, where: str) -> Iterator[Claim]:
+    """Compare the estimates with one reference."""
+    truth = rows[reference].to_numpy()
+    number = f"{len(rows)} topologies"
+    if reference == "live_tps":
+        yield from _published(rows, number)
+    for column, name in ESTIMATES.items():
+        if column in (reference, "tata_tps"):
+            continue
+        off, best = (relative_deviation(rows[one].to_numpy(), truth) for one in (column, "tata_tps"))
+        yield Claim(
+            f"ours: {name} of the throughput {where} is right without a fit",
+            f"{PAPER:.1%} after a fit, live",
+            f"{_parts(rows, column, reference)}; {number}",
+            f"mean absolute deviation ≤ {PAPER:.1%}",
+            off <= PAPER,
+            "" if off <= PAPER else _worst(rows, column, reference),
+        )
+        yield Claim(
+            f"ours: {name} is nearer than TATA's estimate {where}, both without a fit",
+            "not compared",
+            f"{off:.1%} against {best:.1%}",
+            "a smaller mean absolute deviation",
+            off < best,
+            "" if off < best else _worst(rows, column, reference),
+        )
+
+
+def _published(rows: pd.DataFrame, number: str) -> Iterator[Claim]:
+    live, estimate = rows["live_tps"].to_numpy(), rows["tata_tps"].to_numpy()
+    line = fitted(estimate, live)
+    off = relative_deviation(line, live)
+    under = float(np.mean(np.abs(line - live) / live < 0.1))
+    why = f"without a fit: {_parts(rows, 'tata_tps', 'live_tps')}"
+    yield Claim(
+        "TATA's estimate of throughput, after a linear fit, deviates from real runs on average by",
+        f"{PAPER:.1%}",
+        f"{off:.1%}; {number}; {why}",
+        "at most twice the paper's",
+        off <= 2 * PAPER,
+        "" if off <= 2 * PAPER else why,
+    )
+    yield Claim(
+        "and by less than 10 % in",
+        f"{PAPER_UNDER_TENTH:.0%} of the cases",
+        f"{under:.0%}",
+        f"≥ {PAPER_UNDER_TENTH - POINTS:.0%}",
+        under >= PAPER_UNDER_TENTH - POINTS,
+        "" if under >= PAPER_UNDER_TENTH - POINTS else why,
+    )
+
+
+def _parts(rows: pd.DataFrame, column: str, reference: str) -> str:
+    """Return the deviation and the mean error of an estimate, and the deviation by how streams choose tasks."""
+    estimate, truth = rows[column].to_numpy(), rows[reference].to_numpy()
+    whole = relative_deviation(estimate, truth)
+    by_streams = [
+        f"{relative_deviation(own[column].to_numpy(), own[reference].to_numpy()):.1%} with {streams}"
+        for streams, own in rows.groupby("streams")
+    ]
+    return f"{whole:.1%} ({signed(float(np.mean(estimate / truth - 1)))} on average), {', '.join(by_streams)}"
+
+
+def _worst(rows: pd.DataFrame, column: str, reference: str) -> str:
+    off = rows[column] / rows[reference] - 1
+    furthest = off.abs().sort_values(ascending=False).index[:3]
+    return "furthest: " + ", ".join(f"topology {rows['number'][one]} {signed(float(off[one]), 0)}" for one in furthest)
+
+
+def _true(rows: pd.DataFrame) -> Claim:
+    ran = rows[rows["runs"]]
+    lost = ran[ran["live_tps"].isna()]
+    return Claim(
+        "ours: every topology that ran was emulated truly",
+        "not compared",
+        f"{len(ran) - len(lost)} of {len(ran)} that ran; {len(rows)} in all",
+        f"events late at ≤ {LATE:.0%} of checks in one of {TRIES} runs",
+        lost.empty,
+        "" if lost.empty else f"left out: topologies {', '.join(str(number) for number in lost['number'])}",
+    )
+
+
+ESTIMATOR = Figure(
+    "estimator",
+    "Estimates of throughput on random topologies, live and on the twin",
+    _cases,
+    run_topology,
+    _draw,
+    _claims,
+    live=True,
+)

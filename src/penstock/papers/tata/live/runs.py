@@ -1,0 +1,115 @@
+"""Runs that measure what a placement carries: sources are offered more than that, and what they emit is counted.
+
+Workers report their counts several times per second, each when it likes. A rate is therefore taken from one report of a
+task to another, not from the beginning of a measurement to its end.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic, sleep
+from typing import NamedTuple
+
+from penstock.api.dataflow import Dataflow
+from penstock.model.cluster import Cluster
+from penstock.model.placement import Placement
+from penstock.model.plan import to_plan
+from penstock.model.status import Status
+from penstock.model.topology import Kind
+from penstock.papers.tata.live.settings import WINDOW
+from penstock.runtime.config import Checkpointing, Execution, FlowControl, RunConfig, Telemetry
+from penstock.runtime.controller.state_machine import RunFailed
+from penstock.runtime.run import Run
+from penstock.startup.start import start
+
+LOOK_S = 0.1  # between two readings of the counts
+
+
+class Placed(NamedTuple):
+    """An application as code, where it runs, and whether its tuples are traced."""
+
+    flow: Dataflow
+    cluster: Cluster
+    placement: Placement
+    seed: int
+    sample_tps: float
+
+
+class Carried(NamedTuple):
+    """What was counted over some seconds."""
+
+    emitted_tps: float  # source tuples emitted
+    received_tps: float  # tuples that arrived at the sinks
+    late: float  # share of checks at which the emulation lagged
+
+
+@dataclass
+class Counts:
+    """Counts of tasks, with the times of the first and the last report that was seen of each."""
+
+    first: dict[tuple[str, int], tuple[float, int]] = field(default_factory=dict)
+    last: dict[tuple[str, int], tuple[float, int]] = field(default_factory=dict)
+    known: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def see(self, now: float, counts: Mapping[tuple[str, int], int]) -> None:
+        """Take the current counts; one that has not changed since the last call was not reported again."""
+        for task, count in counts.items():
+            if self.known.setdefault(task, count) != count:
+                self.known[task] = count
+                self.first.setdefault(task, (now, count))
+                self.last[task] = (now, count)
+
+    def rate(self, component: str) -> float:
+        """Return the tuples per second of all tasks of a component; 0 for a task that was seen less than twice."""
+        total = 0.0
+        for task, (since, before) in self.first.items():
+            until, after = self.last[task]
+            if task[0] == component and until > since:
+                total += (after - before) / (until - since)
+        return total
+
+
+@contextmanager
+def running(what: Placed, folder: Path) -> Iterator[Run]:
+    """Start a run on emulated machines, and stop it at the end; an error of the run is raised."""
+    application = what.flow.application
+    run = start(
+        what.flow,
+        emulate=what.cluster,
+        plan=to_plan(application, what.cluster, what.placement, policy="given", objective="throughput"),
+        runs=folder,
+        config=RunConfig(
+            execution=Execution(seed=what.seed),
+            checkpointing=Checkpointing(interval_s=0.0),
+            flow_control=FlowControl(window=WINDOW),
+            telemetry=Telemetry(enabled=what.sample_tps != 0.0, sample_tps=what.sample_tps),
+        ),
+    )
+    try:
+        yield run
+    finally:
+        run.stop()
+    if error := run.status().error:
+        raise RunFailed(error)
+
+
+def carried(run: Run, until: float) -> Carried:
+    """Count until a time."""
+    counts, late = Counts(), []
+    while (now := monotonic()) < until:
+        status = run.status()
+        if status.error:
+            raise RunFailed(status.error)
+        counts.see(now, _processed(status))
+        late.append(any("emulation" in warning for warning in status.warnings))
+        sleep(LOOK_S)
+    kinds = {component.name: component.kind for component in run.application.components}
+    emitted, received = (
+        sum(counts.rate(name) for name, kind in kinds.items() if kind is wanted) for wanted in (Kind.SOURCE, Kind.SINK)
+    )
+    return Carried(emitted, received, sum(late) / max(1, len(late)))
+
+
+def _processed(status: Status) -> dict[tuple[str, int], int]:
+    return {(one.name, task): count for one in status.components for task, count in enumerate(one.processed)}

@@ -1,0 +1,97 @@
+"""What runs live, and how it is measured."""
+
+import numpy as np
+import pytest
+
+from penstock.model.taskgraph import expand_tasks
+from penstock.papers.tata.live.applications import FLINK, LOAD, planned, run_application
+from penstock.papers.tata.live.estimator import run_topology
+from penstock.papers.tata.live.runs import Counts
+from penstock.papers.tata.live.settings import APPLICATIONS, BUSY_TPS, EmulatedApplication
+from penstock.papers.tata.live.topologies import COMPONENTS, MOST_TASKS, draw
+from penstock.workloads.flink_applications import CLUSTER_CPU
+
+
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_all_machines_together_process_as_many_tuples_per_second_in_every_application(name: str) -> None:
+    tasks = expand_tasks(EmulatedApplication(name).application)
+    rate_tps = CLUSTER_CPU / float(tasks.cpu @ tasks.gain)
+    assert rate_tps * float(tasks.gain.sum()) == pytest.approx(BUSY_TPS)
+
+
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_the_load_is_the_same_for_every_policy_and_what_the_weaker_baseline_carries(name: str) -> None:
+    flink, i_storm = (planned(name, policy, 0) for policy in (FLINK, "i-storm"))
+    assert flink.load_tps == i_storm.load_tps
+    rates = [one.decision.evaluation.throughput_tps for one in (flink, i_storm) if one.decision.evaluation]
+    assert flink.load_tps == pytest.approx(LOAD * min(rates))
+
+
+def test_random_topologies_are_as_the_paper_says() -> None:
+    drawn = [draw(number) for number in range(100)]
+    sizes = [len(one.application.components) for one in drawn]
+    assert (min(sizes), max(sizes)) == COMPONENTS
+    widths = {component.parallelism for one in drawn for component in one.application.components}
+    assert widths == set(range(1, MOST_TASKS + 1))
+    assert all(len(one.application.sources) == 1 for one in drawn)
+    assert {len(set(one.placement.slots)) for one in drawn} == {1, 2, 3, 4, 5, 6}
+    assert all(expand_tasks(one.application).memory_mb.sum() < 1024.0 for one in drawn)  # they fit in any one slot
+    assert draw(7) == drawn[7] != draw(7, seed=1)
+
+
+def test_every_source_tuple_is_one_tuple_at_the_sinks() -> None:
+    for number in range(20):
+        application = draw(number).application
+        tasks = expand_tasks(application)
+        assert float(tasks.gain[tasks.sink].sum()) == pytest.approx(1.0)
+
+
+def test_a_rate_is_taken_from_report_to_report() -> None:
+    counts = Counts()
+    for step in range(100):
+        now = 0.1 * step
+        reports = int((now + 0.07) / 0.25)  # a report every quarter of a second, at another time than the readings
+        counts.see(now, {("sink", 0): 10 * reports, ("sink", 1): 20 * reports, ("source", 0): 5 * reports})
+    assert counts.rate("sink") == pytest.approx(30 / 0.25, rel=0.02)
+    assert counts.rate("source") == pytest.approx(5 / 0.25, rel=0.02)
+
+
+def test_a_task_that_does_nothing_has_no_rate() -> None:
+    counts = Counts()
+    for now, count in ((0.0, 3), (1.0, 3), (2.0, 4), (3.0, 4)):
+        counts.see(now, {("sink", 0): count})
+    assert counts.rate("sink") == 0.0
+
+
+def test_a_policy_that_does_not_exist_is_skipped_with_the_reason() -> None:
+    case = {"application": "word-count", "policy": "no-such", "repetition": 0, "seed": 0}
+    assert run_application(case) == [{"skipped": "no policy is named no-such"}]
+
+
+@pytest.mark.slow
+def test_estimates_need_no_run() -> None:
+    told: list[str] = []
+    case = {"number": 2, "runs": False, "settle_s": 1.0, "hold_s": 1.0, "seed": 0}
+    [row] = run_topology(case, told.append)
+    assert told == ["topology 2"]
+    assert float(row["plan_tps"]) == pytest.approx(float(row["twin_tps"]), rel=0.05)
+    assert np.isnan(float(row["live_tps"]))
+
+
+@pytest.mark.spark
+def test_an_application_is_measured_under_a_load_and_at_full_throughput(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.papers.tata.live.applications.LATE", 1.0)  # a busy host is no failure of the code
+    case = {"application": "throughput-test", "policy": "local-search", "repetition": 0, "settle_s": 1.0,
+            "hold_s": 3.0, "seed": 0}  # fmt: skip
+    [row] = run_application(case)
+    assert row["skipped"] == ""
+    assert 0 < float(row["carried_tps"]) < float(row["live_tps"])
+    assert 0 < float(row["load_p95_ms"]) <= float(row["load_p99_ms"]) < float(row["full_p99_ms"])
+    assert float(row["full_tuples"]) > float(row["load_tuples"]) > 20
+
+
+@pytest.mark.spark
+def test_a_topology_is_run_and_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.papers.tata.live.estimator.LATE", 1.0)
+    [row] = run_topology({"number": 2, "runs": True, "settle_s": 1.0, "hold_s": 3.0, "seed": 0})
+    assert 0 < float(row["live_tps"]) < 1.5 * float(row["twin_tps"])
