@@ -17,11 +17,12 @@ from tests.shared_data import needs_shared
 
 
 def rows(search: float = 0.6, optimum: float = 0.6, **rewards: float) -> pd.DataFrame:
-    """Return rows of three pairs; the search has found the optimum of two of them at least."""
+    """Return rows of three pairs; the optimum is known of two of them."""
     means = {"i-storm": 0.1, "r-storm": 0.5, SEARCH: search, OPTIMUM: optimum, **rewards}
     return pd.DataFrame(
-        {"pair": pair, "policy": policy, "placed": not (policy == OPTIMUM and pair == 2), "ms": 1.0, "throughput": 1.2,
-         "delay": 0.8, "reward": mean}
+        {"pair": pair, "policy": policy, "placed": True, "ms": 1.0, "throughput": 1.2,
+         "delay": 0.8, "reward": mean,
+         "proven": policy == OPTIMUM and pair < 2}
         for pair in range(3)
         for policy, mean in means.items()
     )  # fmt: skip

@@ -41,7 +41,8 @@ def reproduce(
     work: Annotated[
         str,
         typer.Argument(
-            help="potus (routing), hone (sending), predictive (learnt latencies) or sparcle (placement in networks).",
+            help="potus (routing), hone (sending), predictive (learnt latencies), sparcle (placement in networks) "
+            "or tata (learned placement).",
             autocompletion=work_names,
         ),
     ],

@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
+from penstock.experiments.figure import Case
 from penstock.model.taskgraph import expand_tasks
-from penstock.papers.tata.live.applications import FLINK, LOAD, planned, run_application
+from penstock.papers.tata.live.applications import LOAD, planned, run_application
 from penstock.papers.tata.live.estimator import run_topology
 from penstock.papers.tata.live.runs import Counts
 from penstock.papers.tata.live.settings import APPLICATIONS, BUSY_TPS, EmulatedApplication
 from penstock.papers.tata.live.topologies import COMPONENTS, MOST_TASKS, draw
+from penstock.papers.tata.policies import FLINK
 from penstock.workloads.flink_applications import CLUSTER_CPU
 
 
@@ -64,7 +66,7 @@ def test_a_task_that_does_nothing_has_no_rate() -> None:
 
 
 def test_a_policy_that_does_not_exist_is_skipped_with_the_reason() -> None:
-    case = {"application": "word-count", "policy": "no-such", "repetition": 0, "seed": 0}
+    case: Case = {"application": "word-count", "policy": "no-such", "repetition": 0, "seed": 0}
     assert run_application(case) == [{"skipped": "no policy is named no-such"}]
 
 
@@ -81,8 +83,8 @@ def test_estimates_need_no_run() -> None:
 @pytest.mark.spark
 def test_an_application_is_measured_under_a_load_and_at_full_throughput(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.papers.tata.live.applications.LATE", 1.0)  # a busy host is no failure of the code
-    case = {"application": "throughput-test", "policy": "local-search", "repetition": 0, "settle_s": 1.0,
-            "hold_s": 3.0, "seed": 0}  # fmt: skip
+    case: Case = {"application": "throughput-test", "policy": "local-search", "repetition": 0, "settle_s": 1.0,
+                  "hold_s": 3.0, "seed": 0}  # fmt: skip
     [row] = run_application(case)
     assert row["skipped"] == ""
     assert 0 < float(row["carried_tps"]) < float(row["live_tps"])

@@ -26,7 +26,7 @@ from penstock.model.objective import Objective
 from penstock.model.placement import Infeasible, Placement
 from penstock.papers.tata.live.claims import live_claims
 from penstock.papers.tata.live.runs import Carried, Placed, carried, running
-from penstock.papers.tata.live.settings import APPLICATIONS, LATE, EmulatedApplication
+from penstock.papers.tata.live.settings import APPLICATIONS, LATE, EmulatedApplication, in_flight
 from penstock.papers.tata.policies import FLINK, I_STORM, NI, TATA, base, unknown
 from penstock.planning.planner import Decision, Planner
 from penstock.runtime.config import ALL
@@ -37,7 +37,7 @@ REPETITIONS, QUICK_REPETITIONS = 2, 1
 SETTLE_S, HOLD_S = 6.0, 12.0
 QUICK_SETTLE_S, QUICK_HOLD_S = 2.0, 4.0
 LOAD = 0.7  # of what the weaker of Flink's and I-Storm's placements carries, by the estimate
-OVER = 2.0  # arrivals at full throughput, relative to the estimate for the placement
+OVER = 3.0  # arrivals at full throughput, relative to the estimate for the placement
 SPARE_S = 5.0  # by which overload lasts longer than it is looked at
 TRIES = 2
 QUANTILES = (95, 98, 99)
@@ -119,9 +119,10 @@ def _measured(case: Case, plans: Plans) -> dict[str, float]:
     assert evaluation is not None
     over = Raised(times.load_end, times.end + SPARE_S, OVER * evaluation.throughput_tps)
     flow = setting.flow(Phases(plans.load_tps, (over,)), seed)
+    limit = in_flight(setting.application)
     parts: list[tuple[float, float, Carried]] = []
     with live_session() as spark, temporary() as folder:
-        with running(Placed(flow, setting.cluster, placement, seed, ALL), Path(folder)) as run:
+        with running(Placed(flow, setting.cluster, placement, limit, seed, ALL), Path(folder)) as run:
             began = monotonic() - run.status().seconds
             for end in (times.load_end, times.end):
                 _sleep_until(began + end - times.hold)

@@ -19,7 +19,7 @@ from penstock.experiments.pictures import COLOURS, Picture, label
 from penstock.experiments.statistics import fitted, relative_deviation, signed
 from penstock.model.costs import Costs
 from penstock.papers.tata.live.runs import Placed, carried, running
-from penstock.papers.tata.live.settings import LATE, WINDOW
+from penstock.papers.tata.live.settings import LATE, WINDOW, in_flight
 from penstock.papers.tata.live.topologies import CHOSEN, EVEN, Drawn, draw
 from penstock.sim.events import Twin
 from penstock.workloads.running.synthetic import any_dataflow
@@ -28,7 +28,7 @@ NUMBER, QUICK_NUMBER = 100, 6
 LIVE, QUICK_LIVE = 40, 2
 SETTLE_S, HOLD_S = 6.0, 8.0
 QUICK_SETTLE_S, QUICK_HOLD_S = 3.0, 4.0
-OVER = 1.5  # arrivals relative to the twin's rate, to saturate a placement
+OVER = 3.0  # arrivals relative to the twin's rate, to saturate a placement
 TRIES = 2
 ESTIMATES = {"tata_tps": "TATA's estimate", "plan_tps": "planning's estimate", "twin_tps": "the twin"}
 PAPER, PAPER_UNDER_TENTH = 0.067, 0.78
@@ -49,7 +49,7 @@ def run_topology(case: Case, report: Report = silent) -> Sequence[Row]:
     report(f"topology {case['number']}{', live' if case['runs'] else ''}")
     slots = drawn.placement.slots
     planned = Evaluator(drawn.application, drawn.cluster).evaluate(drawn.placement)
-    twin = Twin(drawn.application, drawn.cluster, Costs(window=WINDOW))
+    twin = Twin(drawn.application, drawn.cluster, Costs(window=WINDOW, in_flight=in_flight(drawn.application)))
     row: dict[str, Value] = {
         "components": len(drawn.application.components),
         "tasks": drawn.application.task_count,
@@ -69,7 +69,8 @@ def _measured(drawn: Drawn, case: Case, twin_tps: float) -> dict[str, float]:
     for _ in range(TRIES):
         with live_session(), temporary() as folder:
             flow = any_dataflow(drawn.application, OVER * twin_tps)
-            placed = Placed(flow, drawn.cluster, drawn.placement, int(case["seed"]), 0.0)
+            limit = in_flight(drawn.application)
+            placed = Placed(flow, drawn.cluster, drawn.placement, limit, int(case["seed"]), 0.0)
             with running(placed, Path(folder)) as run:
                 sleep(float(case["settle_s"]))
                 found = carried(run, monotonic() + float(case["hold_s"]))

@@ -1,4 +1,7 @@
-"""Runs that measure what a placement carries: sources are offered more than that, and what they emit is counted.
+"""Runs that measure what a placement carries: sources are offered more than that, and tuples are counted.
+
+The number of source tuples in flight is limited, so that back-pressure reaches the sources within seconds: an out-queue
+alone may hold thousands of tuples.
 
 Workers report their counts several times per second, each when it likes. A rate is therefore taken from one report of a
 task to another, not from the beginning of a measurement to its end.
@@ -32,6 +35,7 @@ class Placed(NamedTuple):
     flow: Dataflow
     cluster: Cluster
     placement: Placement
+    in_flight: int  # source tuples of each source task
     seed: int
     sample_tps: float
 
@@ -82,7 +86,7 @@ def running(what: Placed, folder: Path) -> Iterator[Run]:
         config=RunConfig(
             execution=Execution(seed=what.seed),
             checkpointing=Checkpointing(interval_s=0.0),
-            flow_control=FlowControl(window=WINDOW),
+            flow_control=FlowControl(window=WINDOW, in_flight=what.in_flight),
             telemetry=Telemetry(enabled=what.sample_tps != 0.0, sample_tps=what.sample_tps),
         ),
     )
