@@ -115,6 +115,7 @@ def test_rows_of_runs_that_were_not_measured_are_left_out_and_named() -> None:
     assert claim(LIVE, pd.concat([rows, missing]), "planning's estimate").holds
     alone = LIVE.claims(missing)
     assert [one.holds for one in alone] == [False]
+    LIVE.draw(missing, Picture())
 
 
 def test_delays_are_of_the_tuples_that_ended_between_two_times() -> None:

@@ -25,7 +25,7 @@ from penstock.sim.events import Twin
 from penstock.workloads.running.synthetic import any_dataflow
 
 NUMBER, QUICK_NUMBER = 100, 6
-LIVE, QUICK_LIVE = 40, 2
+LIVE, QUICK_LIVE = 30, 2
 SETTLE_S, HOLD_S = 6.0, 8.0
 QUICK_SETTLE_S, QUICK_HOLD_S = 3.0, 4.0
 OVER = 3.0  # arrivals relative to the twin's rate, to saturate a placement
