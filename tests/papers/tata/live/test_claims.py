@@ -21,7 +21,8 @@ def live_rows(
     p99 = p99_ms or dict.fromkeys(tps, 100.0)
     return pd.DataFrame(
         {"application": name, "policy": policy, "repetition": 0, "skipped": skipped, "live_tps": rate,
-         "estimate_tps": estimate * rate, "full_p99_ms": p99[policy], "load_p99_ms": p99[policy], "full_late": 0.0}
+         "estimate_tps": estimate * rate, "twin_tps": estimate * rate, "full_p99_ms": p99[policy],
+         "load_p99_ms": p99[policy], "full_late": 0.0}
         for name in APPLICATIONS
         for policy, rate in tps.items()
     )  # fmt: skip
@@ -102,6 +103,7 @@ def test_an_estimate_that_is_off_names_the_applications() -> None:
     assert claim(LIVE, live_rows(tps, estimate=1.05), "planning's estimate").holds
     off = claim(LIVE, live_rows(tps, estimate=1.1), "planning's estimate")
     assert not off.holds
+    assert not claim(LIVE, live_rows(tps, estimate=1.1), "the twin's prediction").holds
     assert "word-count +10 %" in off.why
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from penstock.experiments.figure import Case
 from penstock.model.taskgraph import expand_tasks
-from penstock.papers.tata.live.applications import LOAD, planned, run_application
+from penstock.papers.tata.live.applications import LOAD, planned, predicted, run_application
 from penstock.papers.tata.live.estimator import run_topology
 from penstock.papers.tata.live.runs import Counts
 from penstock.papers.tata.live.settings import APPLICATIONS, BUSY_TPS, EmulatedApplication
@@ -71,6 +71,14 @@ def test_a_policy_that_does_not_exist_is_skipped_with_the_reason() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_the_twin_predicts_what_the_estimate_does_and_delays_under_the_load(name: str) -> None:
+    found = predicted(name, planned(name, "i-storm", 0), 0)
+    assert found["twin_tps"] == pytest.approx(found["estimate_tps"], rel=0.05)
+    assert found["delay_ms"] < found["twin_p95_ms"] <= found["twin_p98_ms"] <= found["twin_p99_ms"] < 2000.0
+
+
+@pytest.mark.slow
 def test_estimates_need_no_run() -> None:
     told: list[str] = []
     case = {"number": 2, "runs": False, "settle_s": 1.0, "hold_s": 1.0, "seed": 0}
@@ -87,7 +95,7 @@ def test_an_application_is_measured_under_a_load_and_at_full_throughput(monkeypa
                   "hold_s": 3.0, "seed": 0}  # fmt: skip
     [row] = run_application(case)
     assert row["skipped"] == ""
-    assert 0 < float(row["carried_tps"]) < float(row["live_tps"])
+    assert 0 < float(row["carried_tps"]) < float(row["live_tps"]) < 1.5 * float(row["twin_tps"])
     assert 0 < float(row["load_p95_ms"]) <= float(row["load_p99_ms"]) < float(row["full_p99_ms"])
     assert float(row["full_tuples"]) > float(row["load_tuples"]) > 20
 

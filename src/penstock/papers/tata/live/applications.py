@@ -5,7 +5,8 @@ sources then emit per second, as in the paper. Delays are those from a tuple's e
 is processed, of the tuples that ended in the interval: under the load, and at full throughput as in the paper, where
 they depend on how many tuples an engine keeps in flight.
 
-A run in which the emulation lagged is repeated; if it lags again, nothing of it is kept.
+A run in which the emulation lagged is repeated; if it lags again, nothing of it is kept but what was predicted: by
+planning's estimate and by the twin.
 """
 
 from collections.abc import Sequence
@@ -22,14 +23,17 @@ from penstock.experiments.live_cases import Report, live_session, silent, tempor
 from penstock.experiments.live_tuples import followed
 from penstock.experiments.pictures import COLOURS, Picture, finish
 from penstock.experiments.slow_motion import Phases, Raised
+from penstock.model.costs import Costs
 from penstock.model.objective import Objective
 from penstock.model.placement import Infeasible, Placement
+from penstock.model.taskgraph import Floats
 from penstock.papers.tata.live.claims import live_claims
 from penstock.papers.tata.live.runs import Carried, Placed, carried, running
-from penstock.papers.tata.live.settings import APPLICATIONS, LATE, EmulatedApplication, in_flight
+from penstock.papers.tata.live.settings import APPLICATIONS, LATE, WINDOW, EmulatedApplication, in_flight
 from penstock.papers.tata.policies import FLINK, I_STORM, NI, TATA, base, unknown
 from penstock.planning.planner import Decision, Planner
 from penstock.runtime.config import ALL
+from penstock.sim.events import Twin
 
 POLICIES = (FLINK, I_STORM, NI, TATA, "neural", "local-search")
 QUICK_APPLICATIONS, QUICK_POLICIES = ("throughput-test",), (FLINK, "local-search")
@@ -40,6 +44,7 @@ LOAD = 0.7  # of what the weaker of Flink's and I-Storm's placements carries, by
 OVER = 3.0  # arrivals at full throughput, relative to the estimate for the placement
 SPARE_S = 5.0  # by which overload lasts longer than it is looked at
 TRIES = 2
+TWIN_WARM_S, TWIN_S = 20.0, 600.0  # of virtual time
 QUANTILES = (95, 98, 99)
 
 
@@ -83,14 +88,37 @@ def run_application(case: Case, report: Report = silent) -> Sequence[Row]:
     plans = planned(name, policy, int(case["seed"]))
     if isinstance(plans.decision.result, Infeasible):
         return [{"skipped": plans.decision.result.reason}]
-    late = 0.0
+    expected, late = predicted(name, plans, int(case["seed"])), 0.0
     for attempt in range(TRIES):
         report(f"{name}, {policy}, repetition {int(case['repetition']) + 1}{', again' if attempt else ''}")
         row = _measured(case, plans)
         late = max(float(row["late"]), float(row["full_late"]))
         if late <= LATE:
-            return [{"skipped": "", **row}]
-    return [{"skipped": f"the emulation lagged at {late:.0%} of checks", "late": late}]
+            return [{"skipped": "", **expected, **row}]
+    return [{"skipped": f"the emulation lagged at {late:.0%} of checks", **expected, "late": late}]
+
+
+def predicted(name: str, plans: Plans, seed: int) -> dict[str, float]:
+    """Return what the estimate and the twin predict for a placement; delays of the twin are under the load."""
+    setting, placement, evaluation = EmulatedApplication(name), plans.decision.result, plans.decision.evaluation
+    assert isinstance(placement, Placement)
+    assert evaluation is not None
+    application = setting.application
+    twin = Twin(application, setting.cluster, Costs(window=WINDOW, in_flight=in_flight(application)))
+    run = twin.start(placement.slots, rates={source.name: plans.load_tps for source in application.sources}, seed=seed)
+    run.advance(TWIN_WARM_S)
+    taken = 1e3 * run.advance(TWIN_S).latencies
+    return {
+        "slower": setting.slower,
+        "load_tps": plans.load_tps,
+        "estimate_tps": evaluation.throughput_tps,
+        "twin_tps": twin.saturated_tps(placement.slots, seed),
+        "delay_ms": evaluation.delay_ms,
+        **{f"twin_p{quantile}_ms": _percentile(taken, quantile) for quantile in QUANTILES},
+        "machines": evaluation.machines,
+        "slots": evaluation.slots,
+        "decided_ms": 1e3 * plans.decision.seconds,
+    }
 
 
 class Timetable(NamedTuple):
@@ -131,20 +159,13 @@ def _measured(case: Case, plans: Plans) -> dict[str, float]:
         tuples = followed(spark, run.info.telemetry_path, []).tuples
     (load_from, load_to, load), (full_from, full_to, full) = parts
     return {
-        "slower": setting.slower,
         "live_tps": full.emitted_tps,
         "sinks_tps": full.received_tps,
-        "estimate_tps": evaluation.throughput_tps,
-        "load_tps": plans.load_tps,
         "carried_tps": load.emitted_tps,
-        "delay_ms": evaluation.delay_ms,
-        "machines": evaluation.machines,
-        "slots": evaluation.slots,
         **delays(tuples, load_from, load_to, "load"),
         **delays(tuples, full_from, full_to, "full"),
         "late": load.late,
         "full_late": full.late,
-        "decided_ms": 1e3 * plans.decision.seconds,
     }
 
 
@@ -152,11 +173,12 @@ def delays(tuples: pd.DataFrame, since: float, until: float, prefix: str) -> dic
     """Return quantiles of the delays, in ms, of the source tuples that ended between two times, and their number."""
     done = tuples[tuples["complete"] & (tuples["finished"] >= since) & (tuples["finished"] < until)]
     taken = 1e3 * (done["finished"] - done["emitted"]).dropna().to_numpy()
-    found = {
-        f"{prefix}_p{quantile}_ms": float(np.percentile(taken, quantile)) if len(taken) else float("nan")
-        for quantile in QUANTILES
-    }
+    found = {f"{prefix}_p{quantile}_ms": _percentile(taken, quantile) for quantile in QUANTILES}
     return {**found, f"{prefix}_tuples": float(len(taken))}
+
+
+def _percentile(values: Floats, quantile: int) -> float:
+    return float(np.percentile(values, quantile)) if len(values) else float("nan")
 
 
 def _sleep_until(when: float) -> None:
