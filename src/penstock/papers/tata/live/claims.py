@@ -16,9 +16,11 @@ from penstock.papers.tata.policies import FLINK, I_STORM, NI, OURS, TATA, base, 
 STATED = {FLINK: 0.64, I_STORM: 0.42, NI: 0.29}
 BY_APPLICATION = {FLINK: 0.39, I_STORM: 0.25, NI: 0.18}  # mean of the gains in §V-C
 POINTS = 0.15  # tolerance of a gain
-BETWEEN = "p99 is between the others', on log processing the lowest"
+BETWEEN = "at full throughput p99 is between the others', on log processing the lowest"
 ESTIMATE = 0.067  # the paper's deviation of the estimate, after a fit
 LOG = "log-processing"
+LIVE_TOO = "ours: live, the throughput is what it is on a manual clock"
+NEAR = f"mean absolute deviation ≤ {ESTIMATE:.1%}, without a fit"
 NOISE = 0.02  # by which a throughput may differ from run to run
 
 
@@ -31,7 +33,7 @@ def live_claims(rows: pd.DataFrame) -> list[Claim]:
         baselines = [one for one in present if base(one) in STATED]
         found += [_faster(kept, policy, baseline) for baseline in baselines]
         found += _delays(kept, policy, baselines)
-    return [*found, *_estimated(kept), _complete(rows)]
+    return [*found, *_compared(kept), _complete(rows)]
 
 
 def _by_application(rows: pd.DataFrame, policy: str, column: str) -> "pd.Series[float]":
@@ -48,7 +50,7 @@ def _listed(ratios: "pd.Series[float]") -> str:
 
 
 def _faster(rows: pd.DataFrame, policy: str, baseline: str) -> Claim:
-    ratios = _ratios(rows, policy, baseline, "live_tps")
+    ratios = _ratios(rows, policy, baseline, "run_tps")
     gain, wanted = float(ratios.mean()) - 1, BY_APPLICATION[base(baseline)]
     published = base(policy) == TATA
     holds = gain >= wanted - POINTS if published else bool(gain > 0 and (ratios >= 1 - NOISE).all())
@@ -69,16 +71,16 @@ def _lower(ratios: "pd.Series[float]", baseline: str) -> str:
 
 
 def _delays(rows: pd.DataFrame, policy: str, baselines: list[str]) -> Iterator[Claim]:
-    """Compare p99: at full throughput with all baselines, as in Table I; at an equal load with each."""
+    """Compare p99 at an equal load: with all baselines, and with each."""
     if not baselines:
         return
-    full = pd.DataFrame({one: _by_application(rows, one, "full_p99_ms") for one in (policy, *baselines)}).dropna()
+    full = pd.DataFrame({one: _by_application(rows, one, "run_p99_ms") for one in (policy, *baselines)}).dropna()
     worst = [str(name) for name in full.index[full[policy] > full[baselines].max(axis=1)]]
     best = [str(name) for name in full.index[full[policy] < full[baselines].min(axis=1)]]
     published = base(policy) == TATA
     holds = not worst and len(full) > 0 and (not published or LOG in best)
     yield Claim(
-        f"{ours(policy)}{policy}'s p99 at full throughput is never the highest"
+        f"{ours(policy)}{policy}'s p99 at an equal load is never the highest"
         + (", and the lowest on log processing" if published else ""),
         BETWEEN if published else "not compared",
         f"lowest in {len(best)}, highest in {len(worst)} of {len(full)} applications; "
@@ -88,7 +90,7 @@ def _delays(rows: pd.DataFrame, policy: str, baselines: list[str]) -> Iterator[C
         "" if holds else f"highest: {', '.join(worst) or 'none'}; lowest: {', '.join(best) or 'none'}",
     )
     for baseline in baselines:
-        ratios = _ratios(rows, policy, baseline, "load_p99_ms")
+        ratios = _ratios(rows, policy, baseline, "run_p99_ms")
         mean = float(ratios.mean()) - 1
         yield Claim(
             f"ours: at an equal load {policy}'s p99 is below {baseline}'s on average",
@@ -100,21 +102,33 @@ def _delays(rows: pd.DataFrame, policy: str, baselines: list[str]) -> Iterator[C
         )
 
 
-def _estimated(rows: pd.DataFrame) -> Iterator[Claim]:
+def _compared(rows: pd.DataFrame) -> Iterator[Claim]:
+    """Compare throughputs on the manual clock with what was predicted, and with what was measured live."""
     if rows.empty:
         return
-    live = rows["live_tps"].to_numpy()
-    for column, name in {"estimate_tps": "planning's estimate", "twin_tps": "the twin's prediction"}.items():
-        estimate = rows[column].to_numpy()
-        off, mean = relative_deviation(estimate, live), float(np.mean(estimate / live - 1))
-        yield Claim(
-            f"ours: {name} of the throughput is what these placements carry",
-            f"{ESTIMATE:.1%} for TATA's estimate after a linear fit",
-            f"{off:.1%} off, {signed(mean)} on average, {len(rows)} runs",
-            f"mean absolute deviation ≤ {ESTIMATE:.1%}, without a fit",
-            off <= ESTIMATE,
-            "" if off <= ESTIMATE else _furthest(rows, estimate / live - 1),
-        )
+    run, live = rows["run_tps"].to_numpy(), rows[rows["live_tps"].notna()]
+    names = {"estimate_tps": "planning's estimate", "twin_tps": "the twin's prediction"}
+    for column, name in names.items():
+        yield _near(f"{name} of the throughput is what these placements carry", rows, rows[column].to_numpy(), run)
+    if live.empty:
+        why = f"the host was busy: {rows['live_late'].isna().sum()} were not started, the others lagged"
+        yield Claim(LIVE_TOO, "not compared", f"0 of {len(rows)} runs", NEAR, False, why)
+    else:
+        yield _near(LIVE_TOO.removeprefix("ours: "), live, live["live_tps"].to_numpy(), live["run_tps"].to_numpy())
+
+
+def _near(
+    what: str, rows: pd.DataFrame, value: "np.typing.NDArray[np.float64]", truth: "np.typing.NDArray[np.float64]"
+) -> Claim:
+    off, mean = relative_deviation(value, truth), float(np.mean(value / truth - 1))
+    return Claim(
+        f"ours: {what}",
+        f"{ESTIMATE:.1%} for TATA's estimate after a linear fit",
+        f"{off:.1%} off, {signed(mean)} on average, {len(rows)} runs",
+        NEAR,
+        off <= ESTIMATE,
+        "" if off <= ESTIMATE else _furthest(rows, value / truth - 1),
+    )
 
 
 def _furthest(rows: pd.DataFrame, off: "np.typing.NDArray[np.float64]") -> str:
@@ -129,12 +143,10 @@ def _complete(rows: pd.DataFrame) -> Claim:
         f"{reason}: {', '.join(dict.fromkeys(own['application'] + ' ' + own['policy'])) if len(own) < 6 else len(own)}"
         for reason, own in skipped.groupby("skipped", sort=False)
     ]
-    kept = rows[rows["skipped"] == ""]
-    late = f"; late at {kept['full_late'].mean():.1%} of checks" if len(kept) else ""
     return Claim(
-        "ours: every run was measured, and emulated truly",
+        "ours: every run was measured",
         "not compared",
-        f"{len(kept)} of {len(rows)}{late}",
+        f"{len(rows) - len(skipped)} of {len(rows)}",
         "every application, policy and repetition",
         skipped.empty,
         "; ".join(reasons),

@@ -1,12 +1,14 @@
-"""Runs that measure what a placement carries: sources are offered more than that, and tuples are counted.
+"""Runs that measure what a placement carries: a little more arrives than that, and tuples are counted at the sinks.
 
-The number of source tuples in flight is limited, so that back-pressure reaches the sources within seconds: an out-queue
-alone may hold thousands of tuples.
+Out-queues of emulated machines hold thousands of tuples, so that back-pressure would not reach the sources within a
+run. They emit what arrives; it must be little more than is carried, as they take their share of the cores, too. (A
+limit of the tuples in flight is no way out: its markers divide waiting tuples evenly among the receivers.)
 
 Workers report their counts several times per second, each when it likes. A rate is therefore taken from one report of a
 task to another, not from the beginning of a measurement to its end.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +21,7 @@ from penstock.model.cluster import Cluster
 from penstock.model.placement import Placement
 from penstock.model.plan import to_plan
 from penstock.model.status import Status
-from penstock.model.topology import Kind
+from penstock.model.topology import Kind, Topology
 from penstock.papers.tata.live.settings import WINDOW
 from penstock.runtime.config import Checkpointing, Execution, FlowControl, RunConfig, Telemetry
 from penstock.runtime.controller.state_machine import RunFailed
@@ -35,9 +37,13 @@ class Placed(NamedTuple):
     flow: Dataflow
     cluster: Cluster
     placement: Placement
-    in_flight: int  # source tuples of each source task
     seed: int
     sample_tps: float
+
+
+def host_is_busy() -> bool:
+    """Return whether more processes want a core than there are, so that an emulation would lag."""
+    return os.getloadavg()[0] > (os.cpu_count() or 1)
 
 
 class Carried(NamedTuple):
@@ -86,7 +92,7 @@ def running(what: Placed, folder: Path) -> Iterator[Run]:
         config=RunConfig(
             execution=Execution(seed=what.seed),
             checkpointing=Checkpointing(interval_s=0.0),
-            flow_control=FlowControl(window=WINDOW, in_flight=what.in_flight),
+            flow_control=FlowControl(window=WINDOW),
             telemetry=Telemetry(enabled=what.sample_tps != 0.0, sample_tps=what.sample_tps),
         ),
     )
@@ -105,15 +111,21 @@ def carried(run: Run, until: float) -> Carried:
         status = run.status()
         if status.error:
             raise RunFailed(status.error)
-        counts.see(now, _processed(status))
+        counts.see(now, processed(status))
         late.append(any("emulation" in warning for warning in status.warnings))
         sleep(LOOK_S)
-    kinds = {component.name: component.kind for component in run.application.components}
+    return carried_tps(counts, run.application, sum(late) / max(1, len(late)))
+
+
+def carried_tps(counts: Counts, application: Topology, late: float) -> Carried:
+    """Return the rates of all sources and of all sinks."""
     emitted, received = (
-        sum(counts.rate(name) for name, kind in kinds.items() if kind is wanted) for wanted in (Kind.SOURCE, Kind.SINK)
+        sum(counts.rate(component.name) for component in application.components if component.kind is wanted)
+        for wanted in (Kind.SOURCE, Kind.SINK)
     )
-    return Carried(emitted, received, sum(late) / max(1, len(late)))
+    return Carried(emitted, received, late)
 
 
-def _processed(status: Status) -> dict[tuple[str, int], int]:
+def processed(status: Status) -> dict[tuple[str, int], int]:
+    """Return how many tuples every task has processed so far; a source: emitted."""
     return {(one.name, task): count for one in status.components for task, count in enumerate(one.processed)}

@@ -8,7 +8,6 @@ The paper does not state the numbers of tasks (its text has lost them with Figur
 four per component. Its sinks count or do nothing, so they cost little here.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,14 +36,9 @@ from penstock.workloads.storm_applications import log_processing, word_count
 
 BUSY_TPS = 600.0  # tuples that all tasks together process per second if every core is busy
 SINK_CPU = 1e-6  # of a sink that counts, in s
-WINDOW = 4  # tuples in flight per channel
-IN_FLIGHT = 80  # source tuples in flight, of all source tasks together
+WINDOW = 4  # tuples in flight per channel; few, so that senders soon see which tasks have no room
 LATE = 0.25  # maximum share of checks at which the emulation lags
-
-
-def in_flight(application: Application) -> int:
-    """Return the limit of source tuples in flight of each source task."""
-    return math.ceil(IN_FLIGHT / sum(source.parallelism for source in application.sources))
+OVER = 1.05  # arrivals relative to what the twin says that a placement carries
 
 
 class Workload(NamedTuple):
