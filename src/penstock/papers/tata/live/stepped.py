@@ -3,6 +3,7 @@
 No time passes but that of the emulation, so a busy host changes nothing, and a run takes seconds.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -10,6 +11,7 @@ import pandas as pd
 from penstock.model.telemetry import Record, RecordKind
 from penstock.papers.tata.live.runs import Carried, Counts, Placed, carried_tps, processed
 from penstock.papers.tata.live.settings import WINDOW
+from penstock.runtime.controller.state_machine import RunFailed
 from penstock.testing import TestCluster
 
 STEP_S = 0.25  # between two readings of the counts; as often as workers report
@@ -46,14 +48,17 @@ def stepped(what: Placed, *parts: Part) -> Stepped:
     for part in parts:
         run.advance(start + part.begin - run.clock())
         counts = Counts()
-        while run.clock() < start + part.end:
+        while run.clock() < start + part.end and run.controller.phase not in ("stopped", "failed"):
             counts.see(run.clock(), processed(run.controller.status(run.clock())))
             run.advance(STEP_S)
         found.append(carried_tps(counts, what.flow.application, late=0.0))
-    return Stepped(found, _tuples(run.result().records, start))
+    result = run.result()
+    if result.status.error:
+        raise RunFailed(result.status.error)
+    return Stepped(found, _tuples(result.records, start))
 
 
-def _tuples(records: "list[Record] | tuple[Record, ...]", start: float) -> pd.DataFrame:
+def _tuples(records: Sequence[Record], start: float) -> pd.DataFrame:
     """Return the source tuples, their times relative to the start."""
     emitted = {one.root: one.emitted for one in records if one.kind == RecordKind.ROOT}
     done = {one.root: one.finished for one in records if one.kind == RecordKind.DONE}
