@@ -91,7 +91,7 @@ def run_application(case: Case, report: Report = silent) -> Sequence[Row]:
     report(f"{name}, {policy}, on a manual clock")
     expected = predicted(name, plans, int(case["seed"]))
     placed = _placed(case, plans, OVER * expected["twin_tps"])
-    row = {"skipped": "", **expected, **_on_manual_clock(placed, _times(case))}
+    row: dict[str, str | float] = {"skipped": "", **expected, **_on_manual_clock(placed, _times(case))}
     late = float("nan")
     for attempt in range(0 if host_is_busy() else TRIES):
         report(f"{name}, {policy}, live{', again' if attempt else ''}")

@@ -29,6 +29,7 @@ from penstock.runtime.run import Run
 from penstock.startup.start import start
 
 LOOK_S = 0.1  # between two readings of the counts
+MOST_LOAD = 3.0  # of the host, per core; beyond it, no run was seen to keep pace
 
 
 class Placed(NamedTuple):
@@ -42,8 +43,8 @@ class Placed(NamedTuple):
 
 
 def host_is_busy() -> bool:
-    """Return whether more processes want a core than there are, so that an emulation would lag."""
-    return os.getloadavg()[0] > (os.cpu_count() or 1)
+    """Return whether so many processes want a core that an emulation would lag."""
+    return os.getloadavg()[0] > MOST_LOAD * (os.cpu_count() or 1)
 
 
 class Carried(NamedTuple):
