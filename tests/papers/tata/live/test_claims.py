@@ -118,7 +118,7 @@ def test_live_runs_are_compared_with_those_on_a_manual_clock_where_the_host_kept
     assert not claim(LIVE, live_rows(tps, live=0.9), "live, the throughput").holds
     none = claim(LIVE, live_rows(tps, live=float("nan")), "live, the throughput")
     assert not none.holds
-    assert none.why == "the host was busy: 0 were not started, the others lagged at every attempt"
+    assert none.why == "0 were not started, as the host was busy; the others lagged at every attempt"
 
 
 def test_rows_of_runs_that_were_not_measured_are_left_out_and_named() -> None:
@@ -186,7 +186,7 @@ def test_topologies_that_could_not_be_emulated_are_left_out_and_named() -> None:
     rows.loc[3, "late"] = float("nan")
     found = claim(ESTIMATOR, rows, "emulated truly")
     assert not found.holds
-    assert found.why == "the host was busy: 1 were not started, the others lagged at every attempt"
+    assert found.why == "1 were not started, as the host was busy; the others lagged at every attempt"
     assert "4 topologies" in claim(ESTIMATOR, rows, "planning's estimate of the throughput live").ours
 
 

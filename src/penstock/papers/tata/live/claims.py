@@ -111,9 +111,8 @@ def _compared(rows: pd.DataFrame) -> Iterator[Claim]:
     for column, name in names.items():
         yield _near(f"{name} of the throughput is what these placements carry", rows, rows[column].to_numpy(), run)
     if live.empty:
-        why = (
-            f"the host was busy: {rows['live_late'].isna().sum()} were not started, the others lagged at every attempt"
-        )
+        idle = rows["live_late"].isna().sum()
+        why = f"{idle} were not started, as the host was busy; the others lagged at every attempt"
         yield Claim(LIVE_TOO, "not compared", f"0 of {len(rows)} runs", NEAR, False, why)
     else:
         yield _near(LIVE_TOO.removeprefix("ours: "), live, live["live_tps"].to_numpy(), live["run_tps"].to_numpy())

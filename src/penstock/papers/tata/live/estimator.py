@@ -185,7 +185,7 @@ def _true(rows: pd.DataFrame) -> Claim:
         f"{len(ran) - len(lost)} of {len(ran)} live; {len(rows)} in all",
         f"events late at ≤ {LATE:.0%} of checks in one of {TRIES} runs",
         lost.empty,
-        "" if lost.empty else f"the host was busy: {idle} were not started, the others lagged at every attempt",
+        "" if lost.empty else f"{idle} were not started, as the host was busy; the others lagged at every attempt",
     )
 
 
