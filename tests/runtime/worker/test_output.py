@@ -318,3 +318,22 @@ def test_putting_nothing_sends_nothing() -> None:
         out, sender = queue(grouping)
         out.put([])
         assert not sender.sent
+
+
+class Holding:
+    """A gate that holds back all tuples."""
+
+    def holds(self, lane: Lane) -> bool:
+        return True
+
+    def request(self, queue: OutQueue) -> None:
+        pass
+
+
+def test_a_lane_whose_credit_was_taken_back_does_not_reduce_what_others_may_send() -> None:
+    queue = OutQueue(0, Grouping.SHUFFLE, 0, [Lane(target, 8) for target in range(2)], Recorded())
+    queue.set_policies(None, Holding())
+    queue.put(list(range(8)))
+    assert queue.releasable() == 8
+    queue.lanes[0].credits = -3
+    assert queue.releasable() == 4

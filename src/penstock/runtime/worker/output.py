@@ -374,7 +374,8 @@ class OutQueue:
     def releasable(self) -> int:
         """Return how many waiting tuples for other machines have credit: those that the gate may release."""
         gate = self.gate
-        return 0 if gate is None else sum(min(one.backlog, one.credits) for one in self.lanes if gate.holds(one))
+        lanes = [] if gate is None else [lane for lane in self.lanes if gate.holds(lane)]
+        return sum(max(0, min(lane.backlog, lane.credits)) for lane in lanes)
 
     def release(self, count: int) -> None:
         """Send `count` of the tuples that wait for the gate, from the lanes in turn."""
