@@ -24,7 +24,7 @@ from penstock.workloads.sparcle import FOLDER as NEIGHBOUR
 
 FOLDER = NEIGHBOUR.parent / "tata"
 GRAPHS, EACH = 100, 5
-QUICK_STEP = 25  # every so many pairs are used in a quick run
+QUICK_STEP = 25  # a quick run uses one pair of this number
 SEARCH, OPTIMUM = "local-search:seconds=0.1", "optimal:seconds=60"
 POLICIES = (
     I_STORM, "round-robin", "flink", "flink-spread", "r-storm", "t-storm", "t-heron", "heft", "vne", "sparcle",

@@ -43,7 +43,7 @@ class Placed(NamedTuple):
 
 
 def host_is_busy() -> bool:
-    """Return whether so many processes want a core that an emulation would lag."""
+    """Return whether too many processes want a core for an emulation to keep pace."""
     return os.getloadavg()[0] > MOST_LOAD * (os.cpu_count() or 1)
 
 
