@@ -1,6 +1,6 @@
 """Slow motion: applications and clusters in which everything takes a multiple of its time, and arrivals in phases.
 
-Two cores of a host cannot emulate thousands of tuples per second, but some dozens that take a multiple of that time each.
+Two cores of a host cannot emulate thousands of tuples per second, but dozens that each take a multiple of that time.
 Queues and the sharing of cores are not affected.
 """
 
