@@ -7,7 +7,12 @@ from benchmarks.saturation import case
 from penstock.planning.planner import Planner
 from penstock.policies.registry import PolicyKind, names
 
-SEARCHES = ("local-search", "optimal", "predictive-search")  # score thousands of placements, compiled in any case
+SEARCHES = (
+    "local-search",
+    "neural-search",
+    "optimal",
+    "predictive-search",
+)  # score thousands of placements, compiled in any case
 
 
 def main() -> None:

@@ -99,4 +99,5 @@ def test_it_fails_names_the_task_and_exits_1(
     ran = penstock("run", f"{HERE}:{name}", "--runs", runs, "--duration", 30, "--restarts", 1)
     assert ran.code == 1
     assert re.search(f"error: {says}", ran.err.splitlines()[-1])
-    assert len(re.findall("going back to", latest(runs).log_path.read_text())) == recoveries + (recoveries > 0)
+    restarts = len(re.findall("going back to", latest(runs).log_path.read_text()))
+    assert recoveries <= restarts <= 2 * recoveries  # workers that are lost together restart once
