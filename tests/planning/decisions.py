@@ -7,12 +7,8 @@ from benchmarks.saturation import case
 from penstock.planning.planner import Planner
 from penstock.policies.registry import PolicyKind, names
 
-SEARCHES = (
-    "local-search",
-    "neural-search",
-    "optimal",
-    "predictive-search",
-)  # score thousands of placements, compiled in any case
+# They score thousands of placements, compiled in any case, and may stop by the clock.
+SEARCHES = ("local-search", "neural-search", "optimal", "predictive-search")
 
 
 def main() -> None:

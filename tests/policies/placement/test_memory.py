@@ -20,6 +20,7 @@ SEEDS = range(80)
 BY_RULE = {"cloud-only", "flink", "flink-spread"}  # all on one machine; no two tasks of a component in one slot
 SEARCHES = {
     "local-search": "local-search:seconds=none,steps=200",
+    "neural-search": "neural-search:seconds=none,steps=200",
     "sparcle-refined": "sparcle-refined:seconds=none,evaluations=200",
 }
 EXACT = {"optimal"}  # has its own proof, and depends on the clock
