@@ -22,6 +22,7 @@ def test_the_maximum_rate_of_a_chain_is_that_of_its_slowest_component() -> None:
     assert Twin(application, machines((1, 1), (2, 1))).maximum_tps([0, 1, 2]) == pytest.approx(0.5 / SERVICE, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_a_finer_resolution_finds_a_maximum_more_precisely(seed: int) -> None:
     """A sink that takes random times, and whose true maximum is known."""
