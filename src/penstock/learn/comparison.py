@@ -1,7 +1,7 @@
 """Policies on random instances: their rewards (TATA, eq. (13)) and times, all on the same instances."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -39,16 +39,31 @@ def compare(
     policies: Sequence[str], kind: str, pairs: int, seed: int, on_progress: Callable[[int], object] = int
 ) -> list[Compared]:
     """Return the rewards by TATA's estimate, λ = 0.8, and the times of policies on random instances of a kind."""
-    chosen = [placement_policy(policy) for policy in policies]
     rewards, seconds = np.full((len(policies), pairs), np.nan), np.zeros((len(policies), pairs))
     for number, (view, reference) in enumerate(draw_pairs(kind, pairs, seed)):
-        score = Evaluator(view.topology, view.cluster, TATA).scorer(Objective.BALANCED, FlowEstimate(*reference[0]))
-        for row, policy in enumerate(chosen):
-            own = PlacementView(view.topology, view.cluster, Objective.BALANCED, score)
-            began = time.perf_counter()
-            placed = policy.place(own, np.random.default_rng(seed))
-            seconds[row, number] = time.perf_counter() - began
-            if isinstance(placed, Placement):
-                rewards[row, number] = score(np.array([placed.slots], dtype=np.int32))[0]
+        for row, one in enumerate(judged(policies, view, reference, seed)):
+            rewards[row, number], seconds[row, number] = one.reward, one.seconds
         on_progress(number + 1)
     return [Compared(*row) for row in zip(policies, rewards, seconds, strict=True)]
+
+
+class Judged(NamedTuple):
+    """A policy's placement of one instance."""
+
+    policy: str
+    reward: float  # nan without a placement
+    seconds: float
+
+
+def judged(policies: Sequence[str], view: PlacementView, reference: NDArray[np.float64], seed: int) -> Iterator[Judged]:
+    """Yield what each policy reaches on an instance; `reference` is that of `draw_pairs`."""
+    score = Evaluator(view.topology, view.cluster, TATA).scorer(Objective.BALANCED, FlowEstimate(*reference[0]))
+    for policy in policies:
+        own, chosen = PlacementView(view.topology, view.cluster, Objective.BALANCED, score), placement_policy(policy)
+        began = time.perf_counter()
+        placed = chosen.place(own, np.random.default_rng(seed))
+        seconds = time.perf_counter() - began
+        reward = float("nan")
+        if isinstance(placed, Placement):
+            reward = float(score(np.array([placed.slots], dtype=np.int32))[0])
+        yield Judged(policy, reward, seconds)

@@ -48,6 +48,7 @@ class Shape(NamedTuple):
 
 SMALL = Shape(components=10, tasks=40, machines=18, slots=18)
 LARGE = Shape(components=16, tasks=160, machines=32, slots=64)
+HUGE = Shape(components=24, tasks=640, machines=128, slots=256)
 
 
 def published_pair(rng: np.random.Generator) -> Pair:
@@ -70,17 +71,36 @@ def large_pair(rng: np.random.Generator) -> Pair:
     return _varied(rng, LARGE, widest=24)
 
 
+def huge_pair(rng: np.random.Generator) -> Pair:
+    """Draw a pair of any structure, of 160 to 640 tasks and up to 256 slots."""
+    return _varied(rng, HUGE, widest=100, fewest=LARGE.tasks)
+
+
+def sized_pair(rng: np.random.Generator, tasks: int) -> Pair:
+    """Draw a pair of any structure with about this number of tasks, a tenth as many machines and a third of the slots.
+
+    Clusters that lack memory are drawn again.
+    """
+    near = tasks // 10
+    shape = Shape(components=max(6, tasks // 25), tasks=tasks + near, machines=tasks // 10, slots=tasks // 3)
+    while True:
+        job, cluster = _varied(rng, shape, widest=100, fewest=tasks - near)
+        if sum(machine.slots for machine in cluster.machines) > shape.slots * 3 // 4:
+            return job, cluster
+
+
 KINDS: Mapping[str, tuple[Callable[[np.random.Generator], Pair], Shape]] = {
     "published": (published_pair, SMALL),
     "varied": (varied_pair, SMALL),
     "large": (large_pair, LARGE),
+    "huge": (huge_pair, HUGE),
 }
 
 
-def _varied(rng: np.random.Generator, shape: Shape, widest: int) -> Pair:
+def _varied(rng: np.random.Generator, shape: Shape, widest: int, fewest: int = 1) -> Pair:
     while True:
         job = _varied_job(rng, shape, widest)
-        if job.task_count <= shape.tasks:
+        if fewest <= job.task_count <= shape.tasks:
             return job, _varied_cluster(rng, shape)
 
 
@@ -161,9 +181,16 @@ def draw_pairs(kind: str, number: int, seed: int) -> Iterator[tuple[PlacementVie
     """Yield instances of a kind that the references can place, with the references' mean rates and delays."""
     if kind not in KINDS:
         raise UnknownName("instances", f"no kind is named {kind!r}; there are {choices(KINDS)}")
+    return placeable(KINDS[kind][0], number, seed)
+
+
+def placeable(
+    draw: Callable[[np.random.Generator], Pair], number: int, seed: int
+) -> Iterator[tuple[PlacementView, NDArray[np.float64]]]:
+    """Yield drawn instances that the references can place, with the references' mean rates and delays."""
     rng, found = np.random.default_rng(seed), 0
     while found < number:
-        view = PlacementView(*KINDS[kind][0](rng))
+        view = PlacementView(*draw(rng))
         reference = references(view)
         if reference is not None:
             found += 1

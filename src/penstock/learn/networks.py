@@ -231,7 +231,13 @@ def scores(params: Params, view: View, coded: dict[str, Array], state: State, ta
     component, machine = view.component[task], view.net.slot_machine
     static = coded["component.score"][component] + coded["machine.score"][machine]
     static = static + coded["component.pair"][component] * coded["machine.pair"][machine] + params["slot.in.bias"]
-    hidden = jax.nn.relu(static + state.left + seen(view, state, task) @ params["slot.in"])
+    rated: Array = _rated(params, static + state.left, seen(view, state, task))
+    return rated
+
+
+@jax.checkpoint  # training would otherwise keep the hidden layers of all tasks, placements and slots
+def _rated(params: Params, static: Array, features: Array) -> Array:
+    hidden = jax.nn.relu(static + features @ params["slot.in"])
     hidden = jax.nn.relu(hidden @ params["slot.hidden"] + params["slot.hidden.bias"])
     return CLIP * jnp.tanh((hidden @ params["slot.out"])[..., 0])
 

@@ -25,7 +25,7 @@ from penstock.learn.estimators import Estimate, even_estimate, expand, fits_memo
 Params = dict[str, Array]
 Table = dict[str, Any]
 
-PENALTY = -5.0  # the reward of a placement that exceeds a memory limit
+PENALTY = -5.0  # the reward of a placement that exceeds a memory limit; the least reward
 PUBLISHED, EVEN = 0, 1  # estimators
 SMALL = 1e-8
 
@@ -35,7 +35,7 @@ class Settings:
     """The settings of a training.
 
     network: neural, tata or ni.
-    instances: number per step; samples: placements of each.
+    instances: number per step, fewer of larger ones; samples: placements of each.
     baseline: samples (RLOO) or batch (REINFORCE as published).
     weight: of throughput in the reward; None: random, so that the network is conditioned on it.
     planning: fraction of instances whose reward is planning's estimate instead of TATA's.
@@ -86,10 +86,14 @@ class Progress(NamedTuple):
     key: Array
 
 
-def begin(settings: Settings, table: Table) -> Progress:
-    """Return the state of a training that has not started."""
+def begin(settings: Settings, table: Table, start: Params | None = None) -> Progress:
+    """Return the state of a training that has not started, with random weights or given ones."""
     key, own = jax.random.split(jax.random.key(settings.seed))
     params = initial_params(settings, own, table)
+    if start is not None:
+        if {name: values.shape for name, values in start.items()} != {name: v.shape for name, v in params.items()}:
+            raise ValueError("the weights to start from are of another network")
+        params = {name: jnp.asarray(start[name]) for name in params}
     mean, square = (jax.tree.map(jnp.zeros_like, params) for _ in range(2))
     return Progress(params, mean, square, jnp.array(0), key)
 
@@ -125,17 +129,22 @@ def rewards(net: Any, row: Table, placed: Array, weight: Array, planning: Array,
     chosen = Estimate(*(jnp.where(planning > 0, b, a) for a, b in zip(paper, own, strict=True)))
     reference = row["reference"][planning.astype(jnp.int32)]
     gain = weight * (chosen.rate / reference[0] - 1.0) + (1.0 - weight) * (1.0 - chosen.delay / reference[1])
-    return jnp.where(fits_memory(net, jax.nn.one_hot(placed, net.slot_cpu.shape[0]) * net.task_mask[:, None]), gain,
-                     PENALTY)  # fmt: skip
+    fits = fits_memory(net, jax.nn.one_hot(placed, net.slot_cpu.shape[0]) * net.task_mask[:, None])
+    return jnp.where(fits & jnp.isfinite(gain), jnp.maximum(gain, PENALTY), PENALTY)
 
 
 def advantages(reward: Array, baseline: str) -> Array:
-    """Return by how much each reward [B, K] is above its baseline."""
+    """Return by how much each reward [B, K] is above its baseline.
+
+    Rewards of an instance whose references are poor are large: so the unit is the spread of an instance's own rewards,
+    plus the usual one, which keeps instances small where all placements are alike.
+    """
     if baseline == "batch":
         return reward - reward.mean()
     others = (reward.sum(1, keepdims=True) - reward) / (reward.shape[1] - 1)
     own = reward - others
-    return own / (reward.std(1).mean() + 1e-3)
+    spread = reward.std(1, keepdims=True)
+    return own / (spread + jnp.median(spread) + 1e-3)
 
 
 class Measures(NamedTuple):
@@ -155,15 +164,23 @@ def learning_rate(settings: Settings, step: Array) -> Array:
     return cosine * warm
 
 
-@partial(jax.jit, static_argnames=("settings", "levels"))
-def train_step(progress: Progress, table: Table, settings: Settings, levels: int) -> tuple[Progress, Measures]:
+def batch_sizes(settings: Settings, tables: Sequence[Table]) -> list[int]:
+    """Return the instances per step of each table: fewer of larger ones, by the square root of tasks × slots."""
+    sizes = [table["cpu"].shape[1] * table["slot_cpu"].shape[1] for table in tables]
+    return [max(1, round(settings.instances * (min(sizes) / size) ** 0.5)) for size in sizes]
+
+
+@partial(jax.jit, static_argnames=("settings", "levels", "instances"))
+def train_step(
+    progress: Progress, table: Table, settings: Settings, levels: int, instances: int
+) -> tuple[Progress, Measures]:
     """Draw instances, place them, and improve the network."""
     key, pick, weigh, estimate, draw = jax.random.split(progress.key, 5)
     size = table["level"].shape[0]
-    rows = {name: values[jax.random.randint(pick, (settings.instances,), 0, size)] for name, values in table.items()}
-    weight = _weights(settings, weigh)
-    planning = (jax.random.uniform(estimate, (settings.instances,)) < settings.planning).astype(jnp.float32)
-    keys = jax.random.split(draw, settings.instances)
+    rows = {name: values[jax.random.randint(pick, (instances,), 0, size)] for name, values in table.items()}
+    weight = _weights(settings, weigh, instances)
+    planning = (jax.random.uniform(estimate, (instances,)) < settings.planning).astype(jnp.float32)
+    keys = jax.random.split(draw, instances)
 
     def loss(params: Params) -> tuple[Array, Measures]:
         def one(row: Table, share: Array, which: Array, own: Array) -> tuple[Array, Array, Array]:
@@ -182,13 +199,13 @@ def train_step(progress: Progress, table: Table, settings: Settings, levels: int
     return moved._replace(key=key), measures._replace(gradient=norm)
 
 
-def _weights(settings: Settings, key: Array) -> Array:
+def _weights(settings: Settings, key: Array, instances: int) -> Array:
     """Return the weights of throughput: half of them the paper's, the others uniform."""
     if settings.weight is not None:
-        return jnp.full(settings.instances, settings.weight)
+        return jnp.full(instances, settings.weight)
     one, other = jax.random.split(key)
-    usual = jax.random.uniform(one, (settings.instances,)) < 0.5
-    return jnp.where(usual, 0.8, jax.random.uniform(other, (settings.instances,)))
+    usual = jax.random.uniform(one, (instances,)) < 0.5
+    return jnp.where(usual, 0.8, jax.random.uniform(other, (instances,)))
 
 
 def _adam(settings: Settings, progress: Progress, gradient: Params) -> tuple[Progress, Array]:
@@ -249,22 +266,24 @@ def train(
     every: int = 100,
     seconds: float = float("inf"),
     on_point: Callable[[Point], object] = tuple,
+    start: Params | None = None,
 ) -> tuple[Progress, list[Point]]:
     """Train on instances, a table after another, and return the final state and the curve.
 
     A training with a checkpoint continues from it, and writes it with each row of the curve. After `seconds` it stops.
+    `start` has the weights with which one begins, random without it.
     """
     began, known = time.perf_counter(), [level_count([table]) for table in tables]
-    progress, curve = begin(settings, tables[0]), list[Point]()
+    progress, curve = begin(settings, tables[0], start), list[Point]()
     if checkpoint is not None and checkpoint.exists():
         progress, curve = load_checkpoint(checkpoint, settings)
     before = curve[-1].seconds if curve else 0.0
     on_device = [jax.device_put(table) for table in tables]
     unseen, seen = jax.device_put(validation), list[Measures]()
-    levels = level_count([validation])
+    levels, batches = level_count([validation]), batch_sizes(settings, tables)
     for step in range(int(progress.step), settings.steps):
         turn = step % len(tables)
-        progress, measures = train_step(progress, on_device[turn], settings, known[turn])
+        progress, measures = train_step(progress, on_device[turn], settings, known[turn], batches[turn])
         seen.append(measures)
         late = time.perf_counter() - began > seconds
         if (step + 1) % every == 0 or step + 1 == settings.steps or late:

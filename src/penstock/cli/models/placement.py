@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 POLICIES = ("local-search:seconds=0.1", "neural:samples=1", "neural", "neural-search:seconds=0.1", "greedy-sorted")
 
 InstancesOption = Annotated[
-    list[str] | None, typer.Option("--instances", help="published, varied or large; repeatable: they take turns.")
+    list[str] | None, typer.Option("--instances", help="published, varied, large or huge; repeatable: they take turns.")
 ]
 
 
@@ -33,6 +33,10 @@ def train(
     steps: Annotated[int, typer.Option(help="Steps of the training.", min=1)] = 400,
     batch: Annotated[int | None, typer.Option(help="Instances per step; default: 64, published 20.", min=1)] = None,
     samples: Annotated[int | None, typer.Option(help="Placements of each; default: 16, published 1.", min=1)] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Learning rate; default: 0.001, published 0.0001.", min=1e-9)
+    ] = None,
+    start: Annotated[Path | None, typer.Option(metavar="FILE", help="Weights to begin with, else random.")] = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -50,7 +54,7 @@ def train(
     for kind in kinds:
         _refuse(kind, tuple(KINDS), "instances")
     refuse_unwritable(output, "--output")
-    settings = _settings(network, steps, batch, samples, seed)
+    settings = _settings(network, steps, batch, samples, rate, seed)
     from penstock.learn.job import train_network  # needs JAX
 
     curve: list[Point] = []
@@ -60,7 +64,7 @@ def train(
             curve.append(point)
             step(f"step {point.step} of {steps}: reward {point.greedy:+.3f} greedy, {point.best:+.3f} best of 64")
 
-        made = train_network(settings, kinds, pairs, output, show, step)
+        made = train_network(settings, kinds, pairs, output, show, step, start)
     if curve:
         _plot(curve, network, output / "curve.png")
     if as_json:
@@ -75,7 +79,9 @@ def train(
     print_line(f"saved {made}")
 
 
-def _settings(network: str, steps: int, batch: int | None, samples: int | None, seed: int) -> "Settings":
+def _settings(
+    network: str, steps: int, batch: int | None, samples: int | None, rate: float | None, seed: int
+) -> "Settings":
     try:
         from penstock.learn.training import Settings
     except ModuleNotFoundError as error:
@@ -85,10 +91,11 @@ def _settings(network: str, steps: int, batch: int | None, samples: int | None, 
     if network == "neural":
         if samples == 1:
             raise InvalidInput("samples", "expected ≥ 2, as each placement is compared with the others, got 1")
-        return Settings(steps=steps, instances=batch or 64, samples=samples or 16, seed=seed)
+        return Settings(steps=steps, instances=batch or 64, samples=samples or 16, rate=rate or 1e-3, seed=seed)
     weight = 1.0 if network == "ni" else 0.8
     changes = {"network": network, "steps": steps, "seed": seed, "weight": weight}
-    return Settings.as_published(**changes, instances=batch or 20, samples=samples or 1)
+    rates = {} if rate is None else {"rate": rate, "last_rate": rate}
+    return Settings.as_published(**changes, **rates, instances=batch or 20, samples=samples or 1)
 
 
 def evaluate(
@@ -96,7 +103,9 @@ def evaluate(
         list[str] | None,
         typer.Option(help="Policy to compare, the first is what others are compared with; repeatable."),
     ] = None,
-    instances: Annotated[str, typer.Option(help="Kind of random instances: published, varied or large.")] = "published",
+    instances: Annotated[
+        str, typer.Option(help="Kind of random instances: published, varied, large or huge.")
+    ] = "published",
     pairs: Annotated[int, typer.Option(help="Number of instances.", min=1)] = 100,
     seed: SeedOption = 7,
     as_json: JsonOption = False,

@@ -1,9 +1,11 @@
 """Placements that a network proposes: those that fit, and what to do if none does."""
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from penstock.model.kernel import interpreting
 from penstock.model.placement import Infeasible, Placement
@@ -24,7 +26,8 @@ def proposals(view: PlacementView, samples: int, propose: Propose) -> tuple[Plac
     If none does, tasks of the greedy one are moved until all fit; this placement, or the refusal, comes second.
     """
     rows = int(np.clip(PAIRS / (view.tasks.number * view.slots.number), 1, samples))
-    placed, stuck = propose(rows)
+    with _libraries().limit(limits=1, user_api="blas"):  # on small arrays, its threads only wait for each other
+        placed, stuck = propose(rows)
     fitting = placed[stuck < 0]
     if len(fitting):
         return fitting, None
@@ -34,6 +37,12 @@ def proposals(view: PlacementView, samples: int, propose: Propose) -> tuple[Plac
             break
         draft.put(task, int(placed[0, task]))
     return fitting, make_room(draft, int(stuck[0]))
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Return the libraries for linear algebra that have threads; finding them takes milliseconds."""
+    return ThreadpoolController()
 
 
 def best_of(view: PlacementView, samples: int, propose: Propose) -> Placement | Infeasible:
