@@ -33,14 +33,16 @@ def claim(found: pd.DataFrame, part: str) -> Claim:
     return one
 
 
-def test_the_work_has_a_swept_figure_and_two_live_ones() -> None:
+def test_the_work_has_swept_figures_and_two_live_ones() -> None:
     found = figures_of("tata")
     assert [(figure.number, figure.live) for figure in found] == [
         ("validation", False),
+        ("size", False),
+        ("unlike", False),
         ("live", True),
         ("estimator", True),
     ]
-    assert found[:1] == FIGURES
+    assert found[:3] == FIGURES
 
 
 @needs_shared
