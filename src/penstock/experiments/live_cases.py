@@ -16,7 +16,7 @@ import pandas as pd
 from pyspark.sql import SparkSession
 
 from penstock.experiments.figure import Case, Figure, LiveRun
-from penstock.experiments.reproduction import Reproduced, case_key, judged, seeded
+from penstock.experiments.reproduction import Reproduced, case_key, judge_claims, seeded
 from penstock.model.decoding import decode_json
 from penstock.model.files import write_whole
 from penstock.pipeline.session import running_session, session
@@ -71,7 +71,7 @@ def reproduce_live(
         on_progress(len(rows), len(known), "")
         _keep_partial(folder, figures, work, rows)
     tables = {figure.number: pd.DataFrame(_rows_of(figure, work, rows)) for figure in figures}
-    claims = judged(figures, tables)
+    claims = judge_claims(figures, tables)
     return Reproduced(tables, claims, len(known), quick)
 
 

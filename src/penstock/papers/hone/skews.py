@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure
+from penstock.experiments.figure import Case, Claim, Figure, judged
 from penstock.experiments.pictures import Picture
 from penstock.papers.hone.links import FIFO, LBF, LBF_CONSERVING, QUEUES, RRB, RULE, WC_RR, link_cases, run_link
 from penstock.papers.hone.tables import CHECK_RUNS, JUDGED, Spreads, apart, by_rule, finish, percents, reductions
@@ -57,13 +57,13 @@ def _checked(kind: str, largest: dict[str, Spreads]) -> Claim:
     ours = [largest[rule][kind] for rule in COMPARED]
     close = all(one.allows(value, TOLERANCE * value, CHECK_RUNS) for one, value in zip(ours, wanted, strict=True))
     ordered = ours[0].mean < ours[2].mean < ours[1].mean
-    return Claim(
+    return judged(
         f"check: load 0.9, {text}: largest backlog LBF / WC-RR / FIFO",
         " / ".join(f"{value:g}" for value in wanted),
         " / ".join(one.text for one in ours),
         f"± 20 % {JUDGED}, each; LBF < FIFO < WC-RR",
         close and ordered,
-        "" if close and ordered else _why(kind, ordered),
+        _why(kind, ordered),
     )
 
 

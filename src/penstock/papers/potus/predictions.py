@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure, Value, select
+from penstock.experiments.figure import Case, Claim, Figure, Value, judged, select
 from penstock.experiments.pictures import COLOURS, Picture, finish
 from penstock.experiments.statistics import signed, signed_spread
 from penstock.model.taskgraph import Floats
@@ -189,13 +189,13 @@ def _gain_claims(places: Mapping[str, pd.DataFrame]) -> list[Claim]:
             f"phantoms that are sent need processing: {extra} more. That costs what one slot of look-ahead saves, "
             f"which even with perfect prediction is, at best: {perfect}",
         ),
-        Claim(
+        judged(
             "the gain vanishes past V ≈ 20",
             "gone",
             ", ".join(f"{title}: at best {gain}" for title, gain in late.items()),
             f"mean of the best ≥ −1 % from V = {ENDED:g} on",
             gone,
-            "" if gone else "the gain that remains is smaller than its spread over the seeds, so it may be none",
+            "the gain that remains is smaller than its spread over the seeds, so it may be none",
         ),
     ]
 

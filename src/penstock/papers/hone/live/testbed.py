@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure, Row, Value
+from penstock.experiments.figure import Case, Claim, Figure, Row, Value, judged
 from penstock.experiments.live_cases import Report, silent
 from penstock.experiments.pictures import Axes, Picture
 from penstock.experiments.statistics import signed
@@ -161,7 +161,7 @@ def _claims_10(rows: pd.DataFrame) -> list[Claim]:
 def _reduced(what: str, wanted: float, found: Sequence[Ratio]) -> Claim:
     ours = reduction(found)
     holds = abs(ours - wanted) <= POINTS
-    return Claim(what, signed(-wanted), signed(-ours), "± 10 points", holds, "" if holds else IDLES)
+    return judged(what, signed(-wanted), signed(-ours), "± 10 points", holds, IDLES)
 
 
 def _middle(cases: dict[str, pd.DataFrame]) -> Claim:
@@ -169,13 +169,13 @@ def _middle(cases: dict[str, pd.DataFrame]) -> Claim:
         tps: min(found, key=lambda tau: found[tau].ratio) for tps, own in cases.items() if (found := ratios_by_tau(own))
     }
     holds = all(TAUS[0] < tau < TAUS[-1] for tau in best.values())
-    return Claim(
+    return judged(
         "a middle τ is best: small ones cost threads time, large ones schedule too little",
         "50 to 100 ms",
         ", ".join(f"{tau} ms at {tps}/s" for tps, tau in best.items()),
         "neither the smallest nor the largest τ, every rate",
         holds,
-        "" if holds else "changing a signal costs nothing here; what grows with τ is how long the card idles",
+        "changing a signal costs nothing here; what grows with τ is how long the card idles",
     )
 
 
@@ -201,25 +201,21 @@ def _others(cases: dict[str, pd.DataFrame], unit: str) -> list[Claim]:
     below = sum(one.high < 1.0 for one in every)
     kept = {name: to_storm(own, longest_first(CONSERVING_TAU, True)) for name, own in cases.items()}
     return [
-        Claim(
+        judged(
             "ours: LBF as published is faster than RRB, the paper's baseline in simulation",
             "not shown live",
             f"at {below} of {len(every)} τ; on average {signed(-reduction(every))}",
             "upper limit < 1 at every τ",
             below == len(every),
-            ""
-            if below == len(every)
-            else "RRB idles for single turns of empty queues, LBF as published until the next signal, up to τ",
+            "RRB idles for single turns of empty queues, LBF as published until the next signal, up to τ",
         ),
-        Claim(
+        judged(
             f"ours: work-conserving LBF (τ = {CONSERVING_TAU} ms) is faster than Storm's sending",
             "not tried",
             ", ".join(f"{one.text} at {name}{unit}" for name, one in kept.items()),
             "upper limit < 1, every case",
             all(one.high < 1.0 for one in kept.values()),
-            ""
-            if all(one.high < 1.0 for one in kept.values())
-            else "neither idles while a tuple waits, and then the order of sending does not change the mean delay",
+            "neither idles while a tuple waits, and then the order of sending does not change the mean delay",
         ),
     ]
 
@@ -268,21 +264,21 @@ def _claims_11(rows: pd.DataFrame) -> list[Claim]:
     kept = means.loc[conserving]
     lower = int((held < storm).sum())
     return [
-        Claim(
+        judged(
             "every split task is faster than in Storm (τ = 80 ms, 1,170/s)",
             "all ten, at every number of tuples",
             f"{lower} of {len(storm)}",
             "mean over rounds",
             lower == len(storm),
-            "" if lower == len(storm) else IDLES,
+            IDLES,
         ),
-        Claim(
+        judged(
             "the slowest split task is far faster than Storm's",
             "far",
             f"{held.max():.0f} ms against {storm.max():.0f} ms; work-conserving {kept.max():.0f} ms",
             "below half",
-            bool(held.max() < 0.5 * storm.max()),
-            "" if held.max() < 0.5 * storm.max() else IDLES,
+            held.max() < 0.5 * storm.max(),
+            IDLES,
         ),
         Claim(
             "ours: work-conserving LBF brings tasks closer together (slowest / fastest)",
@@ -327,21 +323,21 @@ def _claims_14(rows: pd.DataFrame) -> list[Claim]:
     ours = 1.0 - found[best].ratio
     grows = bool(np.all(np.diff([one.ratio for one in found.values()]) < 0))
     return [
-        Claim(
+        judged(
             "on ten nodes LBF's mean latency is below Storm's by up to",
             "−79.4 %",
             f"{signed(-ours)} (τ = {best} ms)",
             "± 10 points",
             abs(ours - 0.794) <= POINTS,
-            "" if abs(ours - 0.794) <= POINTS else IDLES,
+            IDLES,
         ),
-        Claim(
+        judged(
             "the reduction grows with τ",
             "yes",
             ", ".join(f"{signed(one.ratio - 1.0)} at {tau} ms" for tau, one in found.items()),
             "every reduction above the one before",
             grows,
-            "" if grows else "the card idles longer the longer a signal is held",
+            "the card idles longer the longer a signal is held",
         ),
         *_others(_by_case(rows, "nodes"), " nodes"),
     ]

@@ -13,7 +13,7 @@ import pandas as pd
 
 from penstock.estimate.evaluator import Evaluator
 from penstock.estimate.flow import TATA
-from penstock.experiments.figure import Case, Claim, Figure, Row, Value
+from penstock.experiments.figure import Case, Claim, Figure, Row, Value, judged
 from penstock.experiments.live_cases import Report, live_session, silent, temporary
 from penstock.experiments.pictures import COLOURS, Picture, label
 from penstock.experiments.statistics import fitted, relative_deviation, signed
@@ -116,21 +116,21 @@ def _against(rows: pd.DataFrame, reference: str) -> Iterator[Claim]:
         if column == "tata_tps":
             continue
         off, published = (relative_deviation(rows[one].to_numpy(), truth) for one in (column, "tata_tps"))
-        yield Claim(
+        yield judged(
             f"ours: {name} of the throughput {where} is right without a fit",
             f"{PAPER:.1%} after a fit",
             f"{_parts(rows, column, reference)}; {len(rows)} topologies",
             f"mean absolute deviation ≤ {PAPER:.1%}",
             off <= PAPER,
-            "" if off <= PAPER else _worst(rows, column, reference),
+            _worst(rows, column, reference),
         )
-        yield Claim(
+        yield judged(
             f"ours: {name} is nearer than TATA's estimate {where}, both without a fit",
             "not compared",
             f"{off:.1%} against {published:.1%}",
             "a smaller mean absolute deviation",
             off < published,
-            "" if off < published else _worst(rows, column, reference),
+            _worst(rows, column, reference),
         )
 
 
@@ -140,21 +140,21 @@ def _published(rows: pd.DataFrame, reference: str) -> Iterator[Claim]:
     off = relative_deviation(line, truth)
     under = float(np.mean(np.abs(line - truth) / truth < 0.1))
     why = f"without a fit: {_parts(rows, 'tata_tps', reference)}"
-    yield Claim(
+    yield judged(
         f"TATA's estimate of throughput, after a linear fit, deviates from runs ({where}) on average by",
         f"{PAPER:.1%}",
         f"{off:.1%}; {len(rows)} topologies",
         "at most twice the paper's",
         off <= 2 * PAPER,
-        "" if off <= 2 * PAPER else why,
+        why,
     )
-    yield Claim(
+    yield judged(
         f"and ({where}) by less than 10 % in",
         f"{PAPER_UNDER_TENTH:.0%} of the cases",
         f"{under:.0%}",
         f"≥ {PAPER_UNDER_TENTH - POINTS:.0%}",
         under >= PAPER_UNDER_TENTH - POINTS,
-        "" if under >= PAPER_UNDER_TENTH - POINTS else why,
+        why,
     )
 
 
@@ -179,13 +179,13 @@ def _true(rows: pd.DataFrame) -> Claim:
     ran = rows[rows["runs"]]
     lost = ran[ran["live_tps"].isna()]
     idle = int(lost["late"].isna().sum())
-    return Claim(
+    return judged(
         "ours: every topology that ran live was emulated truly",
         "not compared",
         f"{len(ran) - len(lost)} of {len(ran)} live; {len(rows)} in all",
         f"events late at ≤ {LATE:.0%} of checks in one of {TRIES} runs",
         lost.empty,
-        "" if lost.empty else f"{idle} were not started, as the host was busy; the others lagged at every attempt",
+        f"{idle} were not started, as the host was busy; the others lagged at every attempt",
     )
 
 
