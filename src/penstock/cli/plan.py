@@ -9,27 +9,10 @@ import typer
 from msgspec.structs import asdict, replace
 from rich.table import Table
 
+from penstock.cli import inputs
 from penstock.cli.app_spec import tuple_policies
 from penstock.cli.flows import both
 from penstock.cli.formatting import policies_in_words
-from penstock.cli.inputs import (
-    ApplicationArgument,
-    ClusterArgument,
-    JsonOption,
-    ObjectiveOption,
-    ParametersOption,
-    PoliciesOption,
-    RoutingOption,
-    SeedOption,
-    SendingOption,
-    SetOption,
-    SlotOption,
-    chosen_objective,
-    chosen_parameters,
-    chosen_policies,
-    refuse_outputs,
-    refuse_svg,
-)
 from penstock.cli.output import console, duration, fitted, number, policy_cell, print_json, print_line, size, table
 from penstock.cli.plan_latency import (
     latency_of,
@@ -97,26 +80,26 @@ SvgOption = Annotated[Path | None, typer.Option(help="Draw the best placement on
 
 
 def plan(
-    application: ApplicationArgument,
-    cluster: ClusterArgument,
-    parameter: SetOption = None,
-    parameters: ParametersOption = None,
-    policy: PoliciesOption = None,
-    objective: ObjectiveOption = "throughput",
+    application: inputs.ApplicationArgument,
+    cluster: inputs.ClusterArgument,
+    parameter: inputs.SetOption = None,
+    parameters: inputs.ParametersOption = None,
+    policy: inputs.PoliciesOption = None,
+    objective: inputs.ObjectiveOption = "throughput",
     model: ModelOption = None,
     rate: RateOption = None,
     tables: TablesOption = None,
     run: RunOption = None,
-    seed: SeedOption = 0,
+    seed: inputs.SeedOption = 0,
     explain: ExplainOption = False,
     energy: EnergyOption = None,
     save: SaveOption = None,
-    routing: RoutingOption = None,
-    sending: SendingOption = None,
-    slot_ms: SlotOption = None,
+    routing: inputs.RoutingOption = None,
+    sending: inputs.SendingOption = None,
+    slot_ms: inputs.SlotOption = None,
     plot: PlotOption = None,
     svg: SvgOption = None,
-    as_json: JsonOption = False,
+    as_json: inputs.JsonOption = False,
 ) -> None:
     """Choose where each task runs; predict throughput and latency.
 
@@ -129,12 +112,12 @@ def plan(
 
     Example: penstock plan log-processing hetero-small --policy all --explain --save plan.toml
     """
-    names = chosen_policies(policy or ["all"])
-    refuse_outputs(save, plot, application, cluster)
-    refuse_outputs(None, svg, application, cluster)
-    refuse_svg(svg)
-    wanted, machines = both(application, cluster, chosen_parameters(parameter, parameters))
-    goal, power = chosen_objective(objective), _power(energy)
+    names = inputs.chosen_policies(policy or ["all"])
+    inputs.refuse_outputs(save, plot, application, cluster)
+    inputs.refuse_outputs(None, svg, application, cluster)
+    inputs.refuse_svg(svg)
+    wanted, machines = both(application, cluster, inputs.chosen_parameters(parameter, parameters))
+    goal, power = inputs.chosen_objective(objective), _power(energy)
     latency = latency_of(wanted, machines, model, rate, tables, run)
     planner = Planner(wanted, machines, goal, seed, latency=latency)
     tuples = _tuple_policies(planner, routing, sending, slot_ms, save)

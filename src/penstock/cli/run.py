@@ -9,6 +9,7 @@ from msgspec import to_builtins
 from rich.markup import escape
 
 from penstock.api.dataflow import Dataflow
+from penstock.cli import inputs
 from penstock.cli.app import STOPPED
 from penstock.cli.app_spec import Target, find_target, flow_of, guarantee_in_words, tuple_policies
 from penstock.cli.autopilot.options import (
@@ -24,19 +25,6 @@ from penstock.cli.autopilot.options import (
 from penstock.cli.config_options import config_options, merged, naming_options, nested, with_options_of
 from penstock.cli.flows import flow_names
 from penstock.cli.follower import Display, Follower, Interrupts, LineDisplay, NoDisplay, TableDisplay
-from penstock.cli.inputs import (
-    RUN_HELP,
-    JsonOption,
-    ParametersOption,
-    RoutingOption,
-    SendingOption,
-    SetOption,
-    SlotOption,
-    chosen_parameters,
-    policy_names,
-    refuse_master,
-    refuse_numbers,
-)
 from penstock.cli.output import console, errors, print_json, print_line, print_note
 from penstock.cli.report import report as print_run_report
 from penstock.cli.run_plans import Plans, change_to, find_plans
@@ -69,7 +57,7 @@ ThenOption = Annotated[
     list[str] | None,
     typer.Option(
         help="Policy to switch to during the run; repeatable: the switches divide --duration equally.",
-        autocompletion=policy_names,
+        autocompletion=inputs.policy_names,
     ),
 ]
 ModelOption = Annotated[
@@ -78,7 +66,7 @@ ModelOption = Annotated[
 ReportOption = Annotated[bool, typer.Option("--report", help="Print a report of its telemetry at the end.")]
 DurationOption = Annotated[float | None, typer.Option(metavar="SECONDS", help="Time after which the run drains.")]
 NewRunsOption = Annotated[Path, typer.Option(help="Folder for run folders.")]
-ResumeArgument = Annotated[str | None, typer.Argument(metavar="RUN", help=RUN_HELP)]
+ResumeArgument = Annotated[str | None, typer.Argument(metavar="RUN", help=inputs.RUN_HELP)]
 
 
 @config_options
@@ -86,12 +74,12 @@ def start_or_resume(
     resume: ResumeArgument = None,
     application: FlowArgument = None,
     config: ConfigOption = None,
-    parameter: SetOption = None,
-    parameters: ParametersOption = None,
+    parameter: inputs.SetOption = None,
+    parameters: inputs.ParametersOption = None,
     plan: PlanOption = None,
-    routing: RoutingOption = None,
-    sending: SendingOption = None,
-    slot_ms: SlotOption = None,
+    routing: inputs.RoutingOption = None,
+    sending: inputs.SendingOption = None,
+    slot_ms: inputs.SlotOption = None,
     then: ThenOption = None,
     autopilot: AutopilotOption = None,
     model: ModelOption = None,
@@ -103,14 +91,14 @@ def start_or_resume(
     report: ReportOption = False,
     duration: DurationOption = None,
     runs: NewRunsOption = Path("runs"),
-    as_json: JsonOption = False,
+    as_json: inputs.JsonOption = False,
     *,
     options: Mapping[str, object],
 ) -> None:
     """Start a run, or resume one, and show it until it ends."""
-    refuse_numbers(duration=duration, interval=interval, cool_down=cool_down)
+    inputs.refuse_numbers(duration=duration, interval=interval, cool_down=cool_down)
     with naming_options(options):
-        named = _settings(config, options, application, chosen_parameters(parameter, parameters))
+        named = _settings(config, options, application, inputs.chosen_parameters(parameter, parameters))
         target = find_target(named, resume, runs)
         settings = target.config
         folder = None if settings.telemetry.folder is None else Path(settings.telemetry.folder)
@@ -227,7 +215,7 @@ def _summarise(status: Status, info: RunInfo) -> None:
 
 def refuse_places(master: str | None, source: str | None, folders: dict[str, Path | None]) -> None:
     """Reject an invalid master URL, a missing input, and folders that cannot be written."""
-    refuse_master(master)
+    inputs.refuse_master(master)
     if source is not None and not Path(source).exists():
         raise FileProblem(f"{source}: cannot be read, there is no such file or folder; choose another --input")
     for option, folder in folders.items():

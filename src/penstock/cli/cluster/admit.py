@@ -10,6 +10,7 @@ from msgspec.structs import asdict, replace
 
 from penstock.admission import Admitted, BookFile, Refused, find_unmet, replan
 from penstock.admission import admit as admit_to_book
+from penstock.cli import inputs
 from penstock.cli.cluster.books import (
     BOOK,
     BookOption,
@@ -22,16 +23,6 @@ from penstock.cli.cluster.books import (
 )
 from penstock.cli.flows import find_application, with_parameters
 from penstock.cli.formatting import plural
-from penstock.cli.inputs import (
-    ApplicationArgument,
-    DryRunOption,
-    JsonOption,
-    ParametersOption,
-    SetOption,
-    chosen_parameters,
-    cluster_names,
-    policy_names,
-)
 from penstock.cli.output import console, number, print_json
 from penstock.model.book import Book, BookedPath, Booking
 from penstock.model.cluster import Cluster, machine_of
@@ -46,12 +37,15 @@ POLICY = "sparcle"
 ClusterArgument = Annotated[
     str | None,
     typer.Argument(
-        help="The cluster, a file or a built-in name; needed for the first application.", autocompletion=cluster_names
+        help="The cluster, a file or a built-in name; needed for the first application.",
+        autocompletion=inputs.cluster_names,
     ),
 ]
 NamedOption = Annotated[
     str | None,
-    typer.Option("--cluster", help="The cluster, if it is not the second argument.", autocompletion=cluster_names),
+    typer.Option(
+        "--cluster", help="The cluster, if it is not the second argument.", autocompletion=inputs.cluster_names
+    ),
 ]
 RateOption = Annotated[
     float | None,
@@ -74,7 +68,8 @@ NameOption = Annotated[str | None, typer.Option("--as", help="The name in the bo
 PolicyOption = Annotated[
     str | None,
     typer.Option(
-        help="Policy that places each path; default: sparcle; with --again: unchanged.", autocompletion=policy_names
+        help="Policy that places each path; default: sparcle; with --again: unchanged.",
+        autocompletion=inputs.policy_names,
     ),
 ]
 PathsOption = Annotated[int, typer.Option(help="Maximum paths.", min=1)]
@@ -90,10 +85,10 @@ AgainOption = Annotated[
 
 
 def admit(
-    application: ApplicationArgument,
+    application: inputs.ApplicationArgument,
     cluster: ClusterArgument = None,
-    parameter: SetOption = None,
-    parameters: ParametersOption = None,
+    parameter: inputs.SetOption = None,
+    parameters: inputs.ParametersOption = None,
     named: NamedOption = None,
     rate: RateOption = None,
     availability: AvailabilityOption = None,
@@ -107,8 +102,8 @@ def admit(
     seed: SeedOption = None,
     again: AgainOption = False,
     book: BookOption = BOOK,
-    dry_run: DryRunOption = False,
-    as_json: JsonOption = False,
+    dry_run: inputs.DryRunOption = False,
+    as_json: inputs.JsonOption = False,
 ) -> None:
     """Admit an application to a cluster, or explain why it is rejected.
 
@@ -130,7 +125,7 @@ def admit(
         def decide(found: Book) -> Admitted | Refused:
             return replan(found, application, policy=policy, paths=paths, estimate=estimate)
     else:
-        text = with_parameters(application, chosen_parameters(parameter, parameters))
+        text = with_parameters(application, inputs.chosen_parameters(parameter, parameters))
         wanted = _wanted(text, rate, availability, best_effort, priority, pin, name)
 
         def decide(found: Book) -> Admitted | Refused:

@@ -7,19 +7,9 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from penstock.cli import inputs
 from penstock.cli.flows import both
 from penstock.cli.formatting import plural
-from penstock.cli.inputs import (
-    JsonOption,
-    ParametersOption,
-    RunsOption,
-    SeedOption,
-    SetOption,
-    application_names,
-    chosen_parameters,
-    cluster_names,
-    refuse_numbers,
-)
 from penstock.cli.output import duration, number, print_json, print_line, print_note
 from penstock.cli.sim.calibrate import application_of
 from penstock.exploration.guarded_exploration import Limits
@@ -38,10 +28,11 @@ USUAL_WINDOW_S = 30.0  # also the default of the pipeline
 
 ApplicationArgument = Annotated[
     str | None,
-    typer.Argument(metavar="APP", help="An application: a file or a name.", autocompletion=application_names),
+    typer.Argument(metavar="APP", help="An application: a file or a name.", autocompletion=inputs.application_names),
 ]
 ClusterArgument = Annotated[
-    str | None, typer.Argument(metavar="CLUSTER", help="A cluster: a file or a name.", autocompletion=cluster_names)
+    str | None,
+    typer.Argument(metavar="CLUSTER", help="A cluster: a file or a name.", autocompletion=inputs.cluster_names),
 ]
 RunOption = Annotated[
     str | None,
@@ -83,8 +74,8 @@ MostLatencyOption = Annotated[
 def explore(
     application: ApplicationArgument = None,
     cluster: ClusterArgument = None,
-    parameter: SetOption = None,
-    parameters: ParametersOption = None,
+    parameter: inputs.SetOption = None,
+    parameters: inputs.ParametersOption = None,
     run: RunOption = None,
     output: OutputOption = Path("explored"),
     placements: PlacementsOption = 40,
@@ -97,9 +88,9 @@ def explore(
     sample: SampleOption = None,
     moves: MovesOption = None,
     most_latency: MostLatencyOption = None,
-    seed: SeedOption = 0,
-    runs: RunsOption = Path("runs"),
-    as_json: JsonOption = False,
+    seed: inputs.SeedOption = 0,
+    runs: inputs.RunsOption = Path("runs"),
+    as_json: inputs.JsonOption = False,
 ) -> None:
     """Try random placements and write their telemetry.
 
@@ -115,7 +106,7 @@ def explore(
     _refuse_times(hold, settle, window)
     tried = _PlacementPrinter(placements, as_json)
     trials = Trials(placements, hold, window if settle is None else settle, window, margin, seed, tried)
-    chosen = chosen_parameters(parameter, parameters)
+    chosen = inputs.chosen_parameters(parameter, parameters)
     known = Costs() if costs is None else load_costs(costs)
     if run is not None:
         _refuse_live(application, cluster, rates, sample, chosen)
@@ -137,7 +128,7 @@ def explore(
 
 
 def _refuse_times(hold: float, settle: float | None, window: float) -> None:
-    refuse_numbers(window=window, hold=hold)
+    inputs.refuse_numbers(window=window, hold=hold)
     if settle is not None and not 0 <= settle < float("inf"):
         raise InvalidInput("settle", f"expected a number ≥ 0, got {settle:g}; choose another --settle")
     if abs(hold / window - round(hold / window)) > 1e-9 or hold < window:
@@ -188,7 +179,7 @@ def _loaded(application: Application, rates: str | None) -> tuple[Application, t
 
 
 def _seconds(milliseconds: float | None) -> float | None:
-    refuse_numbers(most_latency=milliseconds)
+    inputs.refuse_numbers(most_latency=milliseconds)
     return None if milliseconds is None else milliseconds / 1e3
 
 

@@ -7,38 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.api.sources.pace import ArrivalProcess
+from penstock.cli import inputs
 from penstock.cli.formatting import plural
-from penstock.cli.inputs import (
-    ApplicationArgument,
-    ClusterArgument,
-    JsonOption,
-    ParametersOption,
-    SetOption,
-    chosen_parameters,
-    naming,
-    refuse_outputs,
-)
 from penstock.cli.output import console, number, policy_cell, print_json, print_line, table
 from penstock.cli.plots import BEST, GREY, panels, save_figure, tidy
 from penstock.cli.progress import counting
-from penstock.cli.sim.scenario import (
-    ArrivalsOption,
-    CheckOption,
-    ForecasterOption,
-    LinkOption,
-    LookAheadOption,
-    PlanOption,
-    PlotOption,
-    PolicyOption,
-    RoutingsOption,
-    SeedsOption,
-    SendingOption,
-    SlotOption,
-    SlotsOption,
-    WarmUpOption,
-    find_arrivals,
-    find_scenario,
-)
+from penstock.cli.sim import scenario
 from penstock.experiments.pictures import Axes
 from penstock.model.errors import InvalidInput
 from penstock.model.plan import Plan
@@ -101,25 +75,25 @@ class SlottedReport(NamedTuple):
 
 
 def slotted(
-    application: ApplicationArgument,
-    cluster: ClusterArgument,
-    parameter: SetOption = None,
-    parameters: ParametersOption = None,
-    routing: RoutingsOption = None,
-    sending: SendingOption = None,
-    arrivals: ArrivalsOption = None,
-    slots: SlotsOption = None,
-    slot_ms: SlotOption = None,
-    warm_up: WarmUpOption = None,
-    policy: PolicyOption = None,
-    plan: PlanOption = None,
-    look_ahead: LookAheadOption = None,
-    forecaster: ForecasterOption = None,
-    link: LinkOption = None,
-    seed: SeedsOption = None,
-    check: CheckOption = False,
-    plot: PlotOption = None,
-    as_json: JsonOption = False,
+    application: inputs.ApplicationArgument,
+    cluster: inputs.ClusterArgument,
+    parameter: inputs.SetOption = None,
+    parameters: inputs.ParametersOption = None,
+    routing: scenario.RoutingsOption = None,
+    sending: scenario.SendingOption = None,
+    arrivals: scenario.ArrivalsOption = None,
+    slots: scenario.SlotsOption = None,
+    slot_ms: scenario.SlotOption = None,
+    warm_up: scenario.WarmUpOption = None,
+    policy: scenario.PolicyOption = None,
+    plan: scenario.PlanOption = None,
+    look_ahead: scenario.LookAheadOption = None,
+    forecaster: scenario.ForecasterOption = None,
+    link: scenario.LinkOption = None,
+    seed: scenario.SeedsOption = None,
+    check: scenario.CheckOption = False,
+    plot: scenario.PlotOption = None,
+    as_json: inputs.JsonOption = False,
 ) -> None:
     """Simulate an application in time slots, and compare routing policies.
 
@@ -134,20 +108,20 @@ def slotted(
 
     Example: penstock sim slotted word-count li-10 --routing shuffle --routing potus:v=3 --arrivals on-off:rate=4000
     """
-    refuse_outputs(None, plot, application, cluster)
-    scenario = find_scenario(application, cluster, chosen_parameters(parameter, parameters), plan, policy, seed)
-    process = find_arrivals(arrivals)
-    own = None if scenario.plan is None else scenario.plan.tuples.slot_ms
+    inputs.refuse_outputs(None, plot, application, cluster)
+    case = scenario.find_scenario(
+        application, cluster, inputs.chosen_parameters(parameter, parameters), plan, policy, seed
+    )
+    process = scenario.find_arrivals(arrivals)
+    own = None if case.plan is None else case.plan.tuples.slot_ms
     length = own or DEFAULT_SLOT_MS if slot_ms is None else slot_ms
-    sends = sending or (_planned_sending(scenario.plan) if link is not None else None)
+    sends = sending or (_planned_sending(case.plan) if link is not None else None)
     setting = SlottedApplication(
-        scenario.application, scenario.cluster, scenario.placement, length, link, sends, _look(look_ahead, forecaster)
+        case.application, case.cluster, case.placement, length, link, sends, _look(look_ahead, forecaster)
     )
-    routings = _routings(setting, routing, scenario.plan, plan)
-    found = _simulated(setting, routings, process, slots or DEFAULT_SLOTS, warm_up, scenario.seeds, check, as_json)
-    report = SlottedReport(
-        setting, found, scenario.placed_by, arrivals, list(scenario.seeds), _notes(setting, scenario.plan)
-    )
+    routings = _routings(setting, routing, case.plan, plan)
+    found = _simulated(setting, routings, process, slots or DEFAULT_SLOTS, warm_up, case.seeds, check, as_json)
+    report = SlottedReport(setting, found, case.placed_by, arrivals, list(case.seeds), _notes(setting, case.plan))
     _show(report, check, plot, as_json)
 
 
@@ -205,7 +179,7 @@ def _routings(
     """Return the routings to compare: the requested ones, else the plan's, else all; `all` includes the plan's."""
     planned = None
     if plan is not None and (requested is None or "all" in requested):
-        with naming(file or ""):
+        with inputs.naming(file or ""):
             planned = planned_routing(plan.tuples, setting.topology)
     wanted = list(requested or [planned or "all"])
     named = list(dict.fromkeys(spec for spec in [*([planned] if planned else []), *wanted] if spec != "all"))
