@@ -1,7 +1,7 @@
 """Inputs of the command line: files, built-in applications and clusters, and common options."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -38,10 +38,20 @@ def routing_names(incomplete: str) -> list[str]:
     return [f"{stream}{equals}{name}" for name in (*names(PolicyKind.ROUTING), "none") if name.startswith(prefix)]
 
 
-def sending_names(incomplete: str) -> list[str]:
-    """Complete the name of a sending policy."""
-    return [name for name in (*names(PolicyKind.SENDING), "none") if name.startswith(incomplete)]
+def completing(*known: str) -> Callable[[str], list[str]]:
+    """Return a function that completes one of some names."""
 
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in known if name.startswith(incomplete)]
+
+    return complete
+
+
+policy_names = completing(*names(PolicyKind.PLACEMENT), "all")
+placement_names = completing(*names(PolicyKind.PLACEMENT))
+application_names = completing(*APPLICATIONS)
+cluster_names = completing(*CLUSTERS)
+objective_names = completing(*Objective)
 
 RoutingOption = Annotated[
     list[str] | None,
@@ -53,33 +63,13 @@ RoutingOption = Annotated[
 SendingOption = Annotated[
     str | None,
     typer.Option(
-        help="Sending policy, which orders the out-queues; `none`: in order of emission.", autocompletion=sending_names
+        help="Sending policy, which orders the out-queues; `none`: in order of emission.",
+        autocompletion=completing(*names(PolicyKind.SENDING), "none"),
     ),
 ]
 SlotOption = Annotated[
     float | None, typer.Option(help="Milliseconds between two routing decisions of an out-queue; default: 1.")
 ]
-
-
-def policy_names(incomplete: str) -> list[str]:
-    """Complete the name of a policy."""
-    return [name for name in (*names(PolicyKind.PLACEMENT), "all") if name.startswith(incomplete)]
-
-
-def application_names(incomplete: str) -> list[str]:
-    """Complete the name of a built-in application."""
-    return [name for name in APPLICATIONS if name.startswith(incomplete)]
-
-
-def cluster_names(incomplete: str) -> list[str]:
-    """Complete the name of a built-in cluster."""
-    return [name for name in CLUSTERS if name.startswith(incomplete)]
-
-
-def objective_names(incomplete: str) -> list[str]:
-    """Complete the name of an objective."""
-    return [objective for objective in Objective if objective.startswith(incomplete)]
-
 
 PoliciesOption = Annotated[
     list[str] | None,

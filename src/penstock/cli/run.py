@@ -23,7 +23,6 @@ from penstock.cli.autopilot.options import (
     check_autopilot,
 )
 from penstock.cli.config_options import config_options, merged, naming_options, nested, with_options_of
-from penstock.cli.flows import flow_names
 from penstock.cli.follower import Display, Follower, Interrupts, LineDisplay, NoDisplay, TableDisplay
 from penstock.cli.output import console, errors, print_json, print_line, print_note
 from penstock.cli.report import report as print_run_report
@@ -38,6 +37,7 @@ from penstock.startup.config_file import load_changes
 from penstock.startup.prepared_run import StartCallbacks
 from penstock.startup.resume import AlreadyCompleted
 from penstock.startup.start import start
+from penstock.workloads.dataflows import DATAFLOWS
 
 FlowArgument = Annotated[
     str | None,
@@ -45,7 +45,7 @@ FlowArgument = Annotated[
         metavar="APP",
         help="A built-in name, NAME or NAME:PARAMETER=VALUE, a file that describes an application (.toml, .json), "
         "or your code, a Dataflow or a function that makes one: module:object, file.py:object or file.py.",
-        autocompletion=flow_names,
+        autocompletion=inputs.completing(*DATAFLOWS),
     ),
 ]
 ConfigOption = Annotated[

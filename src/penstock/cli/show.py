@@ -23,17 +23,12 @@ from penstock.workloads.applications import APPLICATIONS, application
 from penstock.workloads.clusters import CLUSTERS, cluster, find_cluster
 
 
-def thing_names(incomplete: str) -> list[str]:
-    """Complete the name of a built-in application or cluster."""
-    return [*inputs.application_names(incomplete), *inputs.cluster_names(incomplete)]
-
-
 def show(
     thing: Annotated[
         str | None,
         typer.Argument(
             help="An application, cluster or plan: a file (.toml, .json, .graph), a built-in name, or your code.",
-            autocompletion=thing_names,
+            autocompletion=inputs.completing(*APPLICATIONS, *CLUSTERS),
         ),
     ] = None,
     parameter: inputs.SetOption = None,

@@ -1,18 +1,17 @@
 """`penstock lab reproduce`: run the experiments of a paper's figures, and check its claims."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from penstock.cli.inputs import JsonOption, MasterOption
-from penstock.cli.output import console, errors, print_json, table
+from penstock.cli.inputs import JsonOption, MasterOption, completing
+from penstock.cli.output import console, print_json, table
+from penstock.cli.progress import tracking
 from penstock.experiments.figure import Claim, Figure
 from penstock.experiments.live_cases import live_session, reproduce_live
 from penstock.experiments.reproduction import (
@@ -32,18 +31,13 @@ from penstock.runtime.storage.run_folder import refuse_unwritable
 PAPERS = Path("papers")
 
 
-def work_names(incomplete: str) -> list[str]:
-    """Complete the name of a work."""
-    return [name for name in WORKS if name.startswith(incomplete)]
-
-
 def reproduce(
     work: Annotated[
         str,
         typer.Argument(
             help="potus (routing), hone (sending), predictive (learnt latencies), sparcle (placement in networks) "
             "or tata (learned placement).",
-            autocompletion=work_names,
+            autocompletion=completing(*WORKS),
         ),
     ],
     figure: Annotated[
@@ -101,7 +95,7 @@ def _run_swept(
     figures: Sequence[Figure], quick: bool, master: str | None, seed: int, _folder: Path, quiet: bool
 ) -> Reproduced:
     """Run the cases of figures as one Spark job."""
-    with _show_progress(quiet) as show, session("reproduce", master) as spark:
+    with tracking("starting Spark", quiet) as show, session("reproduce", master) as spark:
         doing = f"reproducing on {spark.sparkContext.master}"
         return run_figures(spark, figures, quick, seed, lambda done, total: show(done, total, doing))
 
@@ -110,27 +104,8 @@ def _run_live(
     figures: Sequence[Figure], quick: bool, master: str | None, seed: int, folder: Path, quiet: bool
 ) -> Reproduced:
     """Run the cases of live figures one after another."""
-    with _show_progress(quiet) as show, live_session(master):
+    with tracking("starting Spark", quiet) as show, live_session(master):
         return reproduce_live(figures, quick, seed, folder, show)
-
-
-@contextmanager
-def _show_progress(quiet: bool) -> Iterator[Callable[[int, int, str], None]]:
-    """Yield a function that shows the completed cases: a bar on a terminal, else a line per step."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    step = ""
-    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
-        bar = progress.add_task("starting Spark", total=None)
-
-        def show(done: int, total: int, what: str) -> None:
-            nonlocal step
-            progress.update(bar, description=what or step, completed=done, total=total)
-            if what and what != step:
-                step = what
-                if not quiet and not errors.is_terminal:
-                    errors.print(what, soft_wrap=True)
-
-        yield show
 
 
 def _as_json(claim: Claim) -> dict[str, object]:

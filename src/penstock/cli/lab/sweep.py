@@ -6,12 +6,12 @@ from typing import Annotated
 
 import pandas as pd
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from penstock.cli import inputs
 from penstock.cli.flows import find_application
-from penstock.cli.output import console, duration, errors, policy_cell, print_json, print_line, table
+from penstock.cli.output import console, duration, policy_cell, print_json, print_line, table
 from penstock.cli.plots import plot_sweep
+from penstock.cli.progress import tracking
 from penstock.experiments.sweep import Case, ratios, summary, sweep_cases
 from penstock.experiments.sweep import sweep as run_sweep
 from penstock.model.cluster import Cluster
@@ -118,16 +118,10 @@ def _folder(output: Path | None, name: str) -> Path:
 
 
 def _run(work: list[Case], master: str | None, baseline: str, quiet: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
-        bar = progress.add_task("starting Spark", total=len(work))
-        with session("sweep", master) as spark:
-            progress.update(bar, description=f"sweeping on {spark.sparkContext.master}")
-            if not quiet and not errors.is_terminal:
-                errors.print(f"sweeping {len(work)} cases on {spark.sparkContext.master}")
-            results = run_sweep(spark, work, lambda done, total: progress.update(bar, completed=done, total=total))
-            compared = ratios(results, baseline)
-            return compared.toPandas(), summary(compared).toPandas()
+    with tracking("starting Spark", quiet) as show, session("sweep", master) as spark:
+        doing = f"sweeping {len(work)} cases on {spark.sparkContext.master}"
+        compared = ratios(run_sweep(spark, work, lambda done, total: show(done, total, doing)), baseline)
+        return compared.toPandas(), summary(compared).toPandas()
 
 
 def _keep(folder: Path, compared: pd.DataFrame, summed: pd.DataFrame, baseline: str, title: str) -> None:
