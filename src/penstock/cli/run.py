@@ -23,7 +23,7 @@ from penstock.cli.autopilot.options import (
     check_autopilot,
 )
 from penstock.cli.config_options import config_options, merged, naming_options, nested, with_options_of
-from penstock.cli.follower import Display, Follower, Interrupts, LineDisplay, NoDisplay, TableDisplay
+from penstock.cli.follower import Display, Follower, Interrupts, LineDisplay, TableDisplay
 from penstock.cli.output import console, errors, print_json, print_line, print_note
 from penstock.cli.report import report as print_run_report
 from penstock.cli.run_plans import Plans, change_to, find_plans
@@ -203,7 +203,7 @@ def _follow(handle: Run, duration: float | None, as_json: bool, changes: list[Ca
 
 def _display(as_json: bool) -> Display:
     if as_json:
-        return NoDisplay()
+        return Display()
     return TableDisplay(errors) if errors.is_terminal else LineDisplay(errors)
 
 
