@@ -54,7 +54,7 @@ class LiveRun(Protocol):
         ...
 
 
-def judged(claim: str, paper: str, ours: str, tolerance: str, holds: bool, why_not: str) -> Claim:
+def judged(claim: str, paper: str, ours: str, tolerance: str, holds: object, why_not: str) -> Claim:
     """Return a claim, with the reason only if it does not hold."""
     return Claim(claim, paper, ours, tolerance, bool(holds), "" if holds else why_not)
 

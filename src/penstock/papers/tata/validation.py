@@ -18,7 +18,7 @@ from penstock.model.cluster import Cluster
 from penstock.model.formats.tata import validation_pairs
 from penstock.model.objective import Objective
 from penstock.model.topology import Application
-from penstock.papers.tata.policies import I_STORM, NI, OURS, TATA, base, known, ours
+from penstock.papers.tata.policies import I_STORM, NI, OURS, TATA, base, ours
 from penstock.planning.planner import Planner
 from penstock.workloads.sparcle import FOLDER as NEIGHBOUR
 
@@ -57,7 +57,7 @@ def run_pair(case: Case) -> Sequence[Row]:
     first = planner.decide(I_STORM).evaluation
     assert first is not None, "the data set has room for round-robin"
     rows: list[Row] = []
-    for policy in known(POLICIES):
+    for policy in POLICIES:
         decision = planner.decide(policy)
         row: dict[str, str | float | bool] = {"policy": policy, "placed": decision.placed, "ms": 1e3 * decision.seconds}
         if decision.evaluation is not None:

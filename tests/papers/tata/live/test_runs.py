@@ -7,11 +7,10 @@ from penstock.estimate.evaluator import Evaluator
 from penstock.experiments.figure import Case
 from penstock.model.taskgraph import expand_tasks
 from penstock.papers.tata.live.applications import LOAD, planned, predicted, run_application
-from penstock.papers.tata.live.estimator import run_topology
+from penstock.papers.tata.live.estimator import COMPONENTS, MOST_TASKS, draw, run_topology
 from penstock.papers.tata.live.runs import Counts, Placed
 from penstock.papers.tata.live.settings import APPLICATIONS, BUSY_TPS, EmulatedApplication
 from penstock.papers.tata.live.stepped import Part, stepped
-from penstock.papers.tata.live.topologies import COMPONENTS, MOST_TASKS, draw
 from penstock.papers.tata.policies import FLINK
 from penstock.runtime.config import ALL
 from penstock.workloads.flink_applications import CLUSTER_CPU

@@ -14,7 +14,7 @@ import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Row, Value, judged
 from penstock.experiments.live_cases import Report, silent
-from penstock.experiments.pictures import Axes, Picture
+from penstock.experiments.pictures import Axes, Picture, bars_beside
 from penstock.experiments.statistics import signed
 from penstock.model.topology import Grouping
 from penstock.papers.hone.live.episodes import STEADY, Episodes, Lengths
@@ -248,10 +248,8 @@ def _draw_11(rows: pd.DataFrame, picture: Picture) -> None:
         longest_first(STRAGGLER_TAU, False): (f"LBF as published, τ = {STRAGGLER_TAU} ms", COLOURS["lbf"]),
         longest_first(CONSERVING_TAU, True): ("LBF, work-conserving", COLOURS["conserving"]),
     }
-    width = 0.8 / len(shown)
     for number, (sending, (text, colour)) in enumerate(shown.items()):
-        across = np.arange(means.shape[1]) + (number - (len(shown) - 1) / 2) * width
-        axis.bar(across, means.loc[sending], width * 0.9, color=colour, label=text)
+        bars_beside(axis, number, len(shown), means.loc[sending].to_list(), color=colour, label=text)
     axis.set_xticks(range(means.shape[1]), [str(place) for place in range(means.shape[1])])
     finish(axis, "split task", "mean latency (ms)", "", True)
     axis.legend(frameon=False, fontsize=8)

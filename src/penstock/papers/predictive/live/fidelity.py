@@ -20,7 +20,7 @@ from penstock.calibration.calibrator import combine
 from penstock.calibration.observation import summarise_run
 from penstock.estimate.evaluator import Evaluator
 from penstock.experiments.figure import Case, Claim, Figure, Row, Value, judged
-from penstock.experiments.live_cases import live_session, silent, temporary
+from penstock.experiments.live_cases import Report, live_session, silent, temporary
 from penstock.experiments.live_tuples import Followed, followed
 from penstock.experiments.pictures import COLOURS, Axes, Picture, label
 from penstock.experiments.slow_motion import Phases, Raised
@@ -36,7 +36,6 @@ from penstock.papers.predictive.live.visits import (
     WINDOW,
     Flood,
     Lengths,
-    Report,
     Timetable,
     Toured,
     Visit,
