@@ -6,8 +6,7 @@ import msgspec
 
 from penstock.model.cluster import Cluster
 from penstock.model.costs import Costs
-from penstock.model.errors import FileProblem
-from penstock.model.files import save
+from penstock.model.files import make_folder, save
 from penstock.model.topology import Application
 
 FILES = {"application": "application.toml", "cluster": "cluster.toml", "costs": "costs.toml"}
@@ -45,11 +44,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
 
     def save(self, folder: Path) -> dict[str, Path]:
         """Write the three files, each atomically, and return their paths."""
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise FileProblem(f"{folder}: cannot be created, {why}; choose another --output") from None
+        make_folder(folder, "choose another --output")
         for part, name in FILES.items():
             save(getattr(self, part), folder / name)
         return {part: folder / name for part, name in FILES.items()}

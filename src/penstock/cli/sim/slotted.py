@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.api.sources.pace import ArrivalProcess
 from penstock.cli import inputs
 from penstock.cli.formatting import plural
 from penstock.cli.output import console, number, policy_cell, print_json, print_line, table
@@ -120,33 +119,19 @@ def slotted(
         case.application, case.cluster, case.placement, length, link, sends, _look(look_ahead, forecaster)
     )
     routings = _routings(setting, routing, case.plan, plan)
-    found = _simulated(setting, routings, process, slots or DEFAULT_SLOTS, warm_up, case.seeds, check, as_json)
-    report = SlottedReport(setting, found, case.placed_by, arrivals, list(case.seeds), _notes(setting, case.plan))
-    _show(report, check, plot, as_json)
-
-
-def _simulated(
-    setting: SlottedApplication,
-    routings: list[str],
-    process: ArrivalProcess | None,
-    slots: int,
-    warm_up: int | None,
-    seeds: Sequence[int],
-    check: bool,
-    quiet: bool,
-) -> RoutingComparison:
-    """Simulate each routing with each seed, with a progress bar."""
-    with counting("simulating", len(routings) * len(seeds), quiet=quiet) as advance:
-        return simulate_application(
+    with counting("simulating", len(routings) * len(case.seeds), quiet=as_json) as advance:
+        found = simulate_application(
             setting,
             routings,
             arrivals=process,
-            slots=slots,
+            slots=slots or DEFAULT_SLOTS,
             warm_up=warm_up,
-            seeds=seeds,
+            seeds=case.seeds,
             check=check,
             on_result=lambda spec: advance(spec, 1),
         )
+    report = SlottedReport(setting, found, case.placed_by, arrivals, list(case.seeds), _notes(setting, case.plan))
+    _show(report, check, plot, as_json)
 
 
 def _show(report: SlottedReport, check: bool, plot: Path | None, as_json: bool) -> None:
