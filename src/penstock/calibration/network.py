@@ -65,7 +65,7 @@ class _Fit(NamedTuple):
     values: Floats  # of the unknowns
     rows: Floats  # coefficients of the unknowns in each time, by `Transfer`
     used: Longs  # unknowns with a coefficient in some time
-    determined: Floats  # for each of those, whether the times determine it
+    determined: Floats  # for each of those, whether the times determine it: 1, or less
 
 
 class _VariableParts(NamedTuple):
@@ -144,7 +144,7 @@ def _fit(cluster: Cluster, unknowns: _Unknowns, sent: list[Transfer], routes: di
     change, *_ = np.linalg.lstsq(scaled * weight[:, None], off * weight, rcond=1e-9)  # nearest to the description
     values = unknowns.described.copy()
     values[used] = np.maximum(0.0, values[used] + change / unknowns.units[used])
-    return _Fit(values, rows, used, _find_determined(scaled))
+    return _Fit(values, rows, used, np.diag(np.linalg.pinv(scaled, rcond=1e-9) @ scaled))
 
 
 def _unknowns(cluster: Cluster, largest: float) -> _Unknowns:
@@ -188,11 +188,6 @@ def _row(cluster: Cluster, one: Transfer, routes: dict[Hop, tuple[int, ...]]) ->
 def _of_sending(machine: Machine) -> float:
     """Return the receiving bandwidth of a card relative to its sending bandwidth: times cannot distinguish the two."""
     return 1.0 if machine.card_mbps is None else machine.card_mbps[1] / machine.card_mbps[0]
-
-
-def _find_determined(rows: Floats) -> Floats:
-    """Return for each unknown whether the times determine it: 1, or less."""
-    return np.diag(np.linalg.pinv(rows, rcond=1e-9) @ rows)
 
 
 def _apply_fit(

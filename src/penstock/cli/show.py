@@ -1,12 +1,10 @@
 """`penstock show`: draw an application, a cluster or a plan, on the terminal or as SVG."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from penstock.api.dataflow import Dataflow
 from penstock.cli import inputs
 from penstock.cli.app_spec import guarantee_in_words
 from penstock.cli.drawing import draw, facts
@@ -53,7 +51,7 @@ def show(
         _list_built_in(as_json)
         return
     settings = inputs.chosen_parameters(parameter, parameters)
-    flow = _user_flow(thing, settings)
+    flow = find_flow(thing, parameters=settings) if names_code(thing) else None
     found = _find(with_parameters(thing, settings)) if flow is None else flow.application
     inputs.refuse_svg(svg)
     load = _load(found, application, cluster)
@@ -68,11 +66,6 @@ def show(
             console.print(line, no_wrap=True, overflow="ignore", crop=False)
         if flow is not None:
             print_line(guarantee_in_words(flow))
-
-
-def _user_flow(text: str, parameters: Mapping[str, Any]) -> Dataflow | None:
-    """Return the user's dataflow that a text names, `module:object`; None if it names something else."""
-    return find_flow(text, parameters=parameters) if names_code(text) else None
 
 
 def _find(text: str) -> Application | Cluster | Plan:

@@ -76,7 +76,12 @@ def sweep(
         raise InvalidInput("application", "expected an application or --tata, one of the two; name one")
     chosen = inputs.chosen_parameters(parameter, parameters)
     if tata is None:
-        instances = _instances(find_application(str(application), chosen), cluster or CLUSTERS, seeds)
+        wanted = find_application(str(application), chosen)
+        instances = [
+            (wanted, find_cluster(text.replace("{seed}", str(seed))), seed)
+            for text in cluster or CLUSTERS
+            for seed in range(seeds)
+        ]
     elif chosen:
         raise InvalidInput("set", f"expected none with --tata, got {next(iter(chosen))!r}; leave it out")
     else:
@@ -98,14 +103,6 @@ def sweep(
         _print_files(folder)
     if not compared["placed"].any():
         raise typer.Exit(1)
-
-
-def _instances(application: Application, clusters: list[str], seeds: int) -> Instances:
-    return [
-        (application, find_cluster(text.replace("{seed}", str(seed))), seed)
-        for text in clusters
-        for seed in range(seeds)
-    ]
 
 
 def _folder(output: Path | None, name: str) -> Path:

@@ -10,7 +10,7 @@ from penstock.calibration import Calibration, Measured
 from penstock.calibration.calibrator import Calibrator
 from penstock.cli import inputs
 from penstock.cli.app_spec import flow_of
-from penstock.cli.output import console, number, print_json, print_line, print_note, table
+from penstock.cli.output import console, note_unless, number, print_json, print_line, table
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.topology import Application
 from penstock.policies.registry import placement_policy
@@ -87,7 +87,7 @@ def calibrate(
     info = _find_run(what, runs)
     _refuse_beside(info, emulate=emulate, policy=policy, rate=rate, set=parameter, parameters=parameters)
     _refuse_beside(None if info is not None else what, application=application)
-    calibrator = Calibrator(master, slots, probe is not False, settle, _StepPrinter(as_json))
+    calibrator = Calibrator(master, slots, probe is not False, settle, note_unless(as_json))
     if info is not None:
         found = _of_run(calibrator, info, application, probe)
     else:
@@ -100,17 +100,6 @@ def calibrate(
         print_json({**facts, "files": {part: str(path) for part, path in files.items()}})
     else:
         _show(found, [str(path) for path in files.values()])
-
-
-class _StepPrinter:
-    """Prints each step to stderr."""
-
-    def __init__(self, quiet: bool) -> None:
-        self._quiet = quiet
-
-    def __call__(self, text: str) -> None:
-        if not self._quiet:
-            print_note(text)
 
 
 def _find_run(what: str | None, runs: Path) -> RunInfo | None:

@@ -10,7 +10,7 @@ import typer
 from penstock.cli import inputs
 from penstock.cli.flows import both
 from penstock.cli.formatting import plural
-from penstock.cli.output import duration, number, print_json, print_line, print_note
+from penstock.cli.output import duration, note_unless, number, print_json, print_line, print_note
 from penstock.cli.sim.calibrate import application_of
 from penstock.exploration.guarded_exploration import Limits
 from penstock.exploration.index import INDEX, RUNS, Explored, Index, Trials
@@ -104,8 +104,11 @@ def explore(
     refuse_unwritable(output, "--output")
     _refuse_explored(output)
     _refuse_times(hold, settle, window)
-    tried = _PlacementPrinter(placements, as_json)
-    trials = Trials(placements, hold, window if settle is None else settle, window, margin, seed, tried)
+    note = note_unless(as_json)
+    before = window if settle is None else settle
+    trials = Trials(
+        placements, hold, before, window, margin, seed, lambda *tried: note(_placement_in_words(placements, *tried))
+    )
     chosen = inputs.chosen_parameters(parameter, parameters)
     known = Costs() if costs is None else load_costs(costs)
     if run is not None:
@@ -200,20 +203,11 @@ def _live(run: str, runs: Path, output: Path, costs: Costs, limits: Limits, tria
     return index
 
 
-class _PlacementPrinter:
-    """Prints a line for each placement that was tried."""
-
-    def __init__(self, placements: int, quiet: bool) -> None:
-        self._placements = placements
-        self._quiet = quiet
-
-    def __call__(self, name: str, found: Explored) -> None:
-        if self._quiet:
-            return
-        latency = "no tuple was completed" if found.mean_s is None else f"mean latency {duration(found.mean_s)}"
-        where = f"{found.machines} machine{'s' if found.machines > 1 else ''}"
-        text = f"{name} of {self._placements}: {where}, {number(sum(found.rates.values()))} tuples/s, {latency}"
-        print_note(text)
+def _placement_in_words(placements: int, name: str, found: Explored) -> str:
+    """Describe a placement that was tried."""
+    latency = "no tuple was completed" if found.mean_s is None else f"mean latency {duration(found.mean_s)}"
+    tuples = f"{number(sum(found.rates.values()))} tuples/s"
+    return f"{name} of {placements}: {plural(found.machines, 'machine')}, {tuples}, {latency}"
 
 
 def _conclude(index: Index, path: Path | None) -> None:

@@ -14,13 +14,12 @@ from penstock.experiments.pictures import Picture
 from penstock.papers.hone.links import (
     LBF,
     QUEUES,
-    RATE,
     RATES,
     RRB,
     SAMPLED,
     SWEEPS,
     link_cases,
-    queue_numbers,
+    number_cases,
     rates,
     run_link,
     swept,
@@ -33,8 +32,7 @@ TEN_TIMES = 8.0  # minimum factor that is accepted for the paper's
 def _cases(quick: bool) -> Sequence[Case]:
     compared = (RRB, LBF)
     by_rate = link_cases(("poisson",), (QUEUES,), [rate for rate in rates(quick) if rate in RATES], compared, quick)
-    more = [queues for queues in queue_numbers(quick) if queues != QUEUES]
-    return [*by_rate, *link_cases(("poisson",), more, (RATE,), compared, quick)]
+    return [*by_rate, *number_cases(compared, quick)]
 
 
 def improvements(rows: pd.DataFrame, sweep: str) -> pd.DataFrame:

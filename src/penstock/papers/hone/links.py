@@ -71,6 +71,12 @@ def link_cases(
     return [dict(zip(columns, values, strict=True)) for values in product(kinds, queues, rates, list(rules), seeds)]
 
 
+def number_cases(rules: Iterable[str], quick: bool) -> list[Case]:
+    """Return Poisson arrivals at one rate in other numbers of queues than the sweep over rates has."""
+    numbers = [queues for queues in queue_numbers(quick) if queues != QUEUES]
+    return link_cases(("poisson",), numbers, (RATE,), rules, quick)
+
+
 def rates(quick: bool) -> tuple[int, ...]:
     """Return the rates of a sweep."""
     return (500, CHECKED, 1000, 2000, 5000) if quick else tuple(sorted({*RATES, CHECKED}))
@@ -89,10 +95,8 @@ def swept(rows: pd.DataFrame, sweep: str) -> pd.DataFrame:
 def run_link(case: Case) -> list[Row]:
     """Simulate one case and return its row."""
     queues, seed = int(case["queues"]), int(case["seed"])
-    load = link_load(queues, float(case["rate"]))
-    counts = draw_arrivals(
-        str(case["kind"]), SLOTS, queues, load, np.random.default_rng([seed, queues, int(case["rate"])])
-    )
+    rng = np.random.default_rng([seed, queues, int(case["rate"])])
+    counts = draw_arrivals(str(case["kind"]), SLOTS, queues, link_load(queues, float(case["rate"])), rng)
     return [measures(send_over(counts, RULE[str(case["rule"])].spec, seed))]
 
 

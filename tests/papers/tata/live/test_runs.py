@@ -68,11 +68,6 @@ def test_a_task_that_does_nothing_has_no_rate() -> None:
     assert counts.rate("sink") == 0.0
 
 
-def test_a_policy_that_does_not_exist_is_skipped_with_the_reason() -> None:
-    case: Case = {"application": "word-count", "policy": "no-such", "repetition": 0, "seed": 0}
-    assert run_application(case) == [{"skipped": "no policy is named no-such"}]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", APPLICATIONS)
 def test_the_twin_predicts_what_the_estimate_does_and_delays_under_the_load(name: str) -> None:

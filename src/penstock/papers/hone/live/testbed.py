@@ -249,7 +249,7 @@ def _draw_11(rows: pd.DataFrame, picture: Picture) -> None:
         longest_first(CONSERVING_TAU, True): ("LBF, work-conserving", COLOURS["conserving"]),
     }
     for number, (sending, (text, colour)) in enumerate(shown.items()):
-        bars_beside(axis, number, len(shown), means.loc[sending].to_list(), color=colour, label=text)
+        bars_beside(axis, number, len(shown), means.loc[sending].to_numpy(), color=colour, label=text)
     axis.set_xticks(range(means.shape[1]), [str(place) for place in range(means.shape[1])])
     finish(axis, "split task", "mean latency (ms)", "", True)
     axis.legend(frameon=False, fontsize=8)

@@ -88,12 +88,13 @@ def run_application(case: Case, report: Report = silent) -> Sequence[Row]:
         return [{"skipped": plans.decision.result.reason}]
     report(f"{name}, {policy}, on a manual clock")
     expected = predicted(name, plans, int(case["seed"]))
-    placed = _placed(case, plans, OVER * expected["twin_tps"])
-    row: dict[str, str | float] = {"skipped": "", **expected, **_on_manual_clock(placed, _times(case))}
+    placed, times = _placed(case, plans, OVER * expected["twin_tps"]), _times(case)
+    on_clock = _row(times, stepped(placed, *times.parts).tuples, "run")
+    row: dict[str, str | float] = {"skipped": "", **expected, **on_clock}
     late = float("nan")
     for attempt in range(0 if host_is_busy() else TRIES):
         report(f"{name}, {policy}, live{', again' if attempt else ''}")
-        found = _live(placed, _times(case))
+        found = _live(placed, times)
         if (late := found["live_late"]) <= LATE:
             return [{**row, **found}]
     nothing = {column.replace("run_", "live_", 1): float("nan") for column in row if column.startswith("run_")}
@@ -158,13 +159,8 @@ def _times(case: Case) -> Timetable:
     return Timetable(float(case["settle_s"]), float(case["hold_s"]))
 
 
-def _on_manual_clock(placed: Placed, times: Timetable) -> dict[str, float]:
-    """Run a placement under the load and in overload, on a manual clock."""
-    return _row(times, stepped(placed, *times.parts).tuples, "run")
-
-
 def _live(placed: Placed, times: Timetable) -> dict[str, float]:
-    """Do the same live."""
+    """Run a placement live under the load and in overload."""
     late = []
     with live_session() as spark, temporary() as folder:
         with running(placed, Path(folder)) as run:
