@@ -1,5 +1,6 @@
 """Results of a calibration: three files, the uncertainty of each figure, and what stays as described."""
 
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -28,6 +29,25 @@ class Unmeasured(msgspec.Struct, frozen=True, kw_only=True):
 
     what: str
     why: str
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What has been measured so far, and what has not."""
+
+    measured: list[Measured] = field(default_factory=list)
+    left: list[Unmeasured] = field(default_factory=list)
+
+    def add(
+        self, what: str, value: float, unit: str, *, spread: float = 0.0, count: int = 0, described: float | None = None
+    ) -> None:
+        """Add a figure."""
+        one = Measured(what=what, value=value, unit=unit, spread=spread, count=count, described=described)
+        self.measured.append(one)
+
+    def leave(self, what: str, why: str) -> None:
+        """Add something that stays as described."""
+        self.left.append(Unmeasured(what=what, why=why))
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
