@@ -22,6 +22,8 @@ from penstock.workloads.applications import application as built_in_application
 from penstock.workloads.clusters import CLUSTERS
 
 PICTURES = (".png", ".svg", ".pdf")
+TABLES = (".toml", ".json")
+SVG = (".svg",)
 MASTERS = r"local(-cluster)?(\[[^\]]*\])?$|spark://.+|yarn$|k8s://.+"
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -189,23 +191,16 @@ def chosen_policies(specs: Sequence[str]) -> list[str]:
     return [spec for name, own in by_name.items() for spec in own or [name]]
 
 
-def refuse_outputs(save: Path | None, plot: Path | None, *inputs: str) -> None:
-    """Reject a plan or picture file that cannot be written, or is an input, before any work is done."""
-    if save is not None and save.suffix.lower() not in (".toml", ".json"):
-        raise FileProblem(f"{save}: expected a name that ends in .toml or .json; rename it")
-    if plot is not None and plot.suffix.lower() not in PICTURES:
-        raise FileProblem(f"{plot}: expected a name that ends in {', '.join(PICTURES)}; rename it")
-    for path in (save, plot):
-        if path is not None and path.exists() and any(Path(name).exists() and path.samefile(name) for name in inputs):
-            raise FileProblem(f"{path}: is what you plan for; choose another name")
-        if path is not None and not path.absolute().parent.is_dir():
-            raise FileProblem(f"{path}: cannot be written, {path.parent} is not a folder; choose another place")
-
-
-def refuse_svg(path: Path | None) -> None:
-    """Reject the name of a drawing that does not end in .svg."""
-    if path is not None and path.suffix.lower() != ".svg":
-        raise FileProblem(f"{path}: expected a name that ends in .svg; rename it")
+def refuse_file(path: Path | None, endings: Sequence[str], *inputs: str) -> None:
+    """Reject a file that has another ending, is an input, or cannot be written, before any work is done."""
+    if path is None:
+        return
+    if path.suffix.lower() not in endings:
+        raise FileProblem(f"{path}: expected a name that ends in {', '.join(endings)}; rename it")
+    if path.exists() and any(Path(name).exists() and path.samefile(name) for name in inputs):
+        raise FileProblem(f"{path}: is what you plan for; choose another name")
+    if not path.absolute().parent.is_dir():
+        raise FileProblem(f"{path}: cannot be written, {path.parent} is not a folder; choose another place")
 
 
 def refuse_master(master: str | None) -> None:

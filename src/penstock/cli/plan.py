@@ -9,19 +9,11 @@ import typer
 from msgspec.structs import asdict, replace
 from rich.table import Table
 
-from penstock.cli import inputs
+from penstock.cli import inputs, plan_latency
 from penstock.cli.app_spec import tuple_policies
 from penstock.cli.flows import both
 from penstock.cli.formatting import policies_in_words
 from penstock.cli.output import console, duration, fitted, number, policy_cell, print_json, print_line, size, table
-from penstock.cli.plan_latency import (
-    latency_of,
-    latency_record,
-    paths_record,
-    print_cautions,
-    print_paths,
-    print_training,
-)
 from penstock.cli.planned_load import planned_load
 from penstock.cli.plots import plot_decisions
 from penstock.cli.progress import counting
@@ -113,12 +105,11 @@ def plan(
     Example: penstock plan log-processing hetero-small --policy all --explain --save plan.toml
     """
     names = inputs.chosen_policies(policy or ["all"])
-    inputs.refuse_outputs(save, plot, application, cluster)
-    inputs.refuse_outputs(None, svg, application, cluster)
-    inputs.refuse_svg(svg)
+    for path, endings in ((save, inputs.TABLES), (plot, inputs.PICTURES), (svg, inputs.SVG)):
+        inputs.refuse_file(path, endings, application, cluster)
     wanted, machines = both(application, cluster, inputs.chosen_parameters(parameter, parameters))
     goal, power = inputs.chosen_objective(objective), _power(energy)
-    latency = latency_of(wanted, machines, model, rate, tables, run)
+    latency = plan_latency.latency_of(wanted, machines, model, rate, tables, run)
     planner = Planner(wanted, machines, goal, seed, latency=latency)
     tuples = _tuple_policies(planner, routing, sending, slot_ms, save)
     decisions = list(_with_progress(planner, names, quiet=as_json))
@@ -184,16 +175,16 @@ def _print(
     if overloaded:
         offered = number(getattr(planner.topology, "offered_tps", 0.0))
         console.print(f"[yellow]cannot sustain the offered {offered}/s: {', '.join(overloaded)}[/]", soft_wrap=True)
-    print_training(planner)
+    plan_latency.print_training(planner)
     for decision in decisions:
-        print_cautions(planner, decision)
+        plan_latency.print_cautions(planner, decision)
     goal = planner.objective if planner.latency is None else "predicted latency"
     console.print(f"\n★ best by {goal}; bold: best in its column. Estimates, nothing ran.", style="dim")
     if explain:
         _print_advice(planner, best)
         _print_energy(planner, best, power)
         if (predicted := planner.predict(best)) is not None:
-            print_paths(predicted)
+            plan_latency.print_paths(predicted)
 
 
 def _table(planner: Planner, decisions: Sequence[Decision], best: Decision | None, power: Power | None) -> Table:
@@ -326,7 +317,7 @@ def _print_json(
             "reliefs": [relief._asdict() for relief in advice.reliefs],
         }
     if explain and best is not None and (predicted := planner.predict(best)) is not None:
-        answer["paths"] = paths_record(predicted)
+        answer["paths"] = plan_latency.paths_record(predicted)
     print_json(answer)
 
 
@@ -353,7 +344,7 @@ def _record(planner: Planner, decision: Decision, best: Decision | None, power: 
         "seconds": decision.seconds,
         "throughput_tps": e.throughput_tps,
         "delay_ms": e.delay_ms,
-        **latency_record(planner, decision),
+        **plan_latency.latency_record(planner, decision),
         **_energy_record(planner, decision, power),
         "traffic_bytes_per_tuple": e.traffic._asdict(),
         "machines": e.machines,

@@ -12,16 +12,7 @@ from penstock.api.dataflow import Dataflow
 from penstock.cli import inputs
 from penstock.cli.app import STOPPED
 from penstock.cli.app_spec import Target, find_target, flow_of, guarantee_in_words, tuple_policies
-from penstock.cli.autopilot.options import (
-    AutopilotOption,
-    AutopilotOptions,
-    CoolDownOption,
-    IntervalOption,
-    MovesOption,
-    ShadowOption,
-    ThresholdOption,
-    check_autopilot,
-)
+from penstock.cli.autopilot import options as pilot_options
 from penstock.cli.config_options import config_options, merged, naming_options, nested, with_options_of
 from penstock.cli.follower import Display, Follower, Interrupts, LineDisplay, TableDisplay
 from penstock.cli.output import console, errors, print_json, print_line, print_note
@@ -81,13 +72,13 @@ def start_or_resume(
     sending: inputs.SendingOption = None,
     slot_ms: inputs.SlotOption = None,
     then: ThenOption = None,
-    autopilot: AutopilotOption = None,
+    autopilot: pilot_options.AutopilotOption = None,
     model: ModelOption = None,
-    shadow: ShadowOption = False,
-    interval: IntervalOption = None,
-    threshold: ThresholdOption = None,
-    max_moves: MovesOption = None,
-    cool_down: CoolDownOption = None,
+    shadow: pilot_options.ShadowOption = False,
+    interval: pilot_options.IntervalOption = None,
+    threshold: pilot_options.ThresholdOption = None,
+    max_moves: pilot_options.MovesOption = None,
+    cool_down: pilot_options.CoolDownOption = None,
     report: ReportOption = False,
     duration: DurationOption = None,
     runs: NewRunsOption = Path("runs"),
@@ -108,8 +99,8 @@ def start_or_resume(
         alone = plan is None and resume is None  # otherwise the slot may be for policies of the plan or the resumed run
         tuples = tuple_policies(flow.application, routing, sending, slot_ms if alone else None)
         plans = find_plans(target, flow, _policy(target, named, options, plan), plan, then or [], duration, model)
-        pilot_start = check_autopilot(
-            AutopilotOptions(autopilot, shadow, interval, threshold, max_moves, cool_down),
+        pilot_start = pilot_options.check_autopilot(
+            pilot_options.AutopilotOptions(autopilot, shadow, interval, threshold, max_moves, cool_down),
             flow.application,
             settings,
             cluster=target.cluster,

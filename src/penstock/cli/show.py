@@ -53,7 +53,7 @@ def show(
     settings = inputs.chosen_parameters(parameter, parameters)
     flow = find_flow(thing, parameters=settings) if names_code(thing) else None
     found = _find(with_parameters(thing, settings)) if flow is None else flow.application
-    inputs.refuse_svg(svg)
+    inputs.refuse_file(svg, inputs.SVG)
     load = _load(found, application, cluster)
     if svg is not None:
         write_whole(svg, draw_svg(found, load))

@@ -11,16 +11,7 @@ from msgspec.structs import asdict, replace
 from penstock.admission import Admitted, BookFile, Refused, find_unmet, replan
 from penstock.admission import admit as admit_to_book
 from penstock.cli import inputs
-from penstock.cli.cluster.books import (
-    BOOK,
-    BookOption,
-    booking_in_words,
-    changes_json,
-    load_book,
-    print_changes,
-    share,
-    until_saved,
-)
+from penstock.cli.cluster import books
 from penstock.cli.flows import find_application, with_parameters
 from penstock.cli.formatting import plural
 from penstock.cli.output import console, number, print_json
@@ -101,7 +92,7 @@ def admit(
     estimate: EstimateOption = False,
     seed: SeedOption = None,
     again: AgainOption = False,
-    book: BookOption = BOOK,
+    book: books.BookOption = books.BOOK,
     dry_run: inputs.DryRunOption = False,
     as_json: inputs.JsonOption = False,
 ) -> None:
@@ -152,13 +143,13 @@ def decide_and_save(
 
     def attempt() -> tuple[Book, Admitted | Refused]:
         there = file.exists()
-        before = _book(file, cluster) if create else load_book(path)
+        before = _book(file, cluster) if create else books.load_book(path)
         result = decide(before)
         if keep and isinstance(result, Admitted):
             file.save(result.book, before.version if there else None)
         return before, result
 
-    return until_saved(attempt)
+    return books.until_saved(attempt)
 
 
 def _one_of(cluster: str | None, named: str | None) -> str | None:
@@ -261,21 +252,23 @@ def _print(result: Admitted | Refused, before: Book, file: Path, dry_run: bool) 
         return
     booking = result.booking
     would = "would be admitted" if dry_run else "admitted"
-    console.print(f"[green]{would}[/] [bold]{booking.name}[/]: {booking_in_words(booking)}, paths by {booking.policy}")
+    console.print(
+        f"[green]{would}[/] [bold]{booking.name}[/]: {books.booking_in_words(booking)}, paths by {booking.policy}"
+    )
     enough = ", all that it offers" if booking.sated else ""
     console.print(f"  rate now {number(booking.rate_tps)}/s over {plural(len(booking.paths), 'path')}{enough}")
-    requested = "" if booking.availability is None else f", requested {share(booking.availability)}"
+    requested = "" if booking.availability is None else f", requested {books.share(booking.availability)}"
     what = "the rate" if booking.guaranteed else "one of them" if len(booking.paths) > 1 else "it"
-    often = share(booking.achieved_availability)
+    often = books.share(booking.achieved_availability)
     if result.at_most is not None:
-        often = f"at least {often} (estimated, between {often} and {share(result.at_most)}, seed {booking.seed})"
+        often = f"at least {often} (estimated, between {often} and {books.share(result.at_most)}, seed {booking.seed})"
     console.print(f"  {what} is available {often} of the time{requested}", soft_wrap=True)
     for position, path in enumerate(booking.paths):
         _print_path(position, path, booking)
     missed = find_unmet(result.book)
     if result.rates or missed:
         console.print("others:")
-        print_changes(result.rates, missed)
+        books.print_changes(result.rates, missed)
     if not dry_run:
         console.print(
             f"[dim]{file} is at version {result.book.version}; see it by penstock cluster book[/]", soft_wrap=True
@@ -313,6 +306,6 @@ def _as_json(result: Admitted | Refused, dry_run: bool) -> dict[str, object]:
         "estimated": result.at_most is not None,
         "paths": booking.paths,
         "version": result.book.version,
-        "others": changes_json(result.rates)["rates"],
+        "others": books.changes_json(result.rates)["rates"],
         "unmet": [missed._asdict() for missed in find_unmet(result.book)],
     }

@@ -12,19 +12,9 @@ from rich.table import Table
 from penstock.cli.inputs import JsonOption, MasterOption, completing
 from penstock.cli.output import console, print_json, table
 from penstock.cli.progress import tracking
+from penstock.experiments import reproduction
 from penstock.experiments.figure import Claim, Figure
 from penstock.experiments.live_cases import live_session, reproduce_live
-from penstock.experiments.reproduction import (
-    WORKS,
-    Reproduced,
-    chosen,
-    claims_table,
-    figures_of,
-    keep,
-    put_table,
-    read_claims,
-)
-from penstock.experiments.reproduction import reproduce as run_figures
 from penstock.pipeline.session import session
 from penstock.runtime.storage.run_folder import refuse_unwritable
 
@@ -37,7 +27,7 @@ def reproduce(
         typer.Argument(
             help="potus (routing), hone (sending), predictive (learnt latencies), sparcle (placement in networks) "
             "or tata (learned placement).",
-            autocompletion=completing(*WORKS),
+            autocompletion=completing(*reproduction.WORKS),
         ),
     ],
     figure: Annotated[
@@ -64,24 +54,25 @@ def reproduce(
 
     Example: penstock lab reproduce potus --quick
     """
-    figures = figures_of(work)
+    figures = reproduction.figures_of(work)
     if figure == ["list"]:
         _print_figures(figures, as_json)
         return
-    selected = chosen([one for one in figures if figure or not (quick and one.live)], figure or [])
+    selected = reproduction.chosen([one for one in figures if figure or not (quick and one.live)], figure or [])
     folder = output or PAPERS / work / "results" / ("quick" if quick else "")
     refuse_unwritable(folder, "--output")
-    found: list[Reproduced] = []
+    found: list[reproduction.Reproduced] = []
     written: list[Path] = []
     for live in (False, True):  # the results of sweeps are saved before long live runs start
         if part := [one for one in selected if one.live is live]:
             run = _run_live if live else _run_swept
             found.append(run(part, quick, master, seed, folder, as_json))
-            written = [*written[:-1], *keep(folder, part, found[-1])]
+            written = [*written[:-1], *reproduction.keep(folder, part, found[-1])]
     claims = [claim for one in found for claim in one.claims]
     cases = sum(one.cases for one in found)
     page = PAPERS / work / "README.md"
-    if output is None and not quick and put_table(page, claims_table(read_claims(folder / "claims.csv"))):
+    claimed = reproduction.claims_table(reproduction.read_claims(folder / "claims.csv"))
+    if output is None and not quick and reproduction.put_table(page, claimed):
         written.append(page)
     if as_json:
         print_json({"work": work, "cases": cases, "claims": [_as_json(one) for one in claims],
@@ -93,16 +84,16 @@ def reproduce(
 
 def _run_swept(
     figures: Sequence[Figure], quick: bool, master: str | None, seed: int, _folder: Path, quiet: bool
-) -> Reproduced:
+) -> reproduction.Reproduced:
     """Run the cases of figures as one Spark job."""
     with tracking("starting Spark", quiet) as show, session("reproduce", master) as spark:
         doing = f"reproducing on {spark.sparkContext.master}"
-        return run_figures(spark, figures, quick, seed, lambda done, total: show(done, total, doing))
+        return reproduction.reproduce(spark, figures, quick, seed, lambda done, total: show(done, total, doing))
 
 
 def _run_live(
     figures: Sequence[Figure], quick: bool, master: str | None, seed: int, folder: Path, quiet: bool
-) -> Reproduced:
+) -> reproduction.Reproduced:
     """Run the cases of live figures one after another."""
     with tracking("starting Spark", quiet) as show, live_session(master):
         return reproduce_live(figures, quick, seed, folder, show)

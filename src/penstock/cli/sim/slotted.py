@@ -107,7 +107,7 @@ def slotted(
 
     Example: penstock sim slotted word-count li-10 --routing shuffle --routing potus:v=3 --arrivals on-off:rate=4000
     """
-    inputs.refuse_outputs(None, plot, application, cluster)
+    inputs.refuse_file(plot, inputs.PICTURES, application, cluster)
     case = scenario.find_scenario(
         application, cluster, inputs.chosen_parameters(parameter, parameters), plan, policy, seed
     )

@@ -47,7 +47,7 @@ def twin(
 
     Example: penstock sim twin word-count li-10 --policy t-storm --rate 5000 --duration 60
     """
-    inputs.refuse_outputs(None, plot, application, cluster)
+    inputs.refuse_file(plot, inputs.PICTURES, application, cluster)
     if records is not None:
         refuse_unwritable(records, "--records")  # before the simulation
     case = scenario.find_scenario(
