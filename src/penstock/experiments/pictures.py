@@ -35,7 +35,7 @@ __all__ = [
 
 COLOURS = ("#4878a8", "#d1603d", "#5b9a68", "#8a6bb1", "#b8860b", "#4aa3a2", "#b0506f", "#666666", "#9c755f")
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
-DASHES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (1, 1)))
+DASHES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (1, 1)))  # curves may lie on one another
 SHADE = 0.1  # opacity of the spread around a mean
 
 

@@ -15,7 +15,7 @@ from penstock.admission.reconciler.service import BookService
 from penstock.api.dataflow import Dataflow
 from penstock.cli.cluster.books import BOOK, BookOption, load_book
 from penstock.cli.flows import find_flow, is_described
-from penstock.cli.follower import Interrupts
+from penstock.cli.follower import STOPPING, Interrupts
 from penstock.cli.output import console, neutral, number, print_note, table
 from penstock.model.book import Booking
 from penstock.model.errors import InvalidInput
@@ -23,7 +23,6 @@ from penstock.workloads.dataflows import DATAFLOWS
 
 PACE_S = 0.1  # between polls of signals and time
 DRAINING = "draining all paths; Ctrl-C again stops them at once"
-STOPPING = "stopping at once"
 ALARMING = ("backoff", "stuck", "down", "impossible")
 
 

@@ -11,6 +11,7 @@ from penstock.cli import inputs
 from penstock.cli.flows import both
 from penstock.cli.formatting import plural
 from penstock.cli.output import duration, note_unless, number, print_json, print_line, print_note
+from penstock.cli.sim import scenario
 from penstock.cli.sim.calibrate import application_of
 from penstock.exploration.guarded_exploration import Limits
 from penstock.exploration.index import INDEX, RUNS, Explored, Index, Trials
@@ -58,7 +59,6 @@ RatesOption = Annotated[
 MarginOption = Annotated[
     float, typer.Option(help="Spare capacity that a placement must have, as a share of its load.", min=0)
 ]
-CostsOption = Annotated[Path | None, typer.Option(help="Costs of the engine, from penstock sim calibrate.")]
 SampleOption = Annotated[
     float | None, typer.Option(help="Tuples traced per second, per source task, on the twin; default: 20.", min=0.001)
 ]
@@ -84,7 +84,7 @@ def explore(
     window: WindowOption = USUAL_WINDOW_S,
     rates: RatesOption = None,
     margin: MarginOption = 0.2,
-    costs: CostsOption = None,
+    costs: scenario.CostsOption = None,
     sample: SampleOption = None,
     moves: MovesOption = None,
     most_latency: MostLatencyOption = None,

@@ -12,7 +12,7 @@ from penstock.cli.output import console, number, policy_cell, print_json, print_
 from penstock.cli.plots import BEST, GREY, panels, save_figure, tidy
 from penstock.cli.progress import counting
 from penstock.cli.sim import scenario
-from penstock.experiments.pictures import Axes
+from penstock.experiments.pictures import DASHES, Axes
 from penstock.model.errors import InvalidInput
 from penstock.model.plan import Plan
 from penstock.policies.registry import forecaster as make_forecaster
@@ -38,7 +38,6 @@ NARROW = ("response\nms", "p99\nms", "cost\n/slot", "× least", "backlog", "left
 NARROW_SENDING = ("response\nms", "p99\nms", "backlog", "queue", "waits\nms", "Jain", "left")
 OFF = 0.03  # relative difference of the actual and the requested rate that is reported
 COLOURS = ("#4878a8", "#5b9a68", "#8a6bb1", "#b8963e", "#4fa6ad", "#a85c7f", "#6b6b8f", "#8c6d4f", "#7a9a3c")
-DASHES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (1, 1)))  # curves may lie on one another
 POINTS = 250  # of a line over time; more would look like a band
 FAR = 30.0  # ratio above which an axis is logarithmic
 SERVED_AHEAD = 0.1  # slots that represent 0 on a logarithmic axis

@@ -9,6 +9,7 @@ from penstock.experiments.figure import Case, Claim, Figure, judged
 from penstock.experiments.pictures import Picture
 from penstock.papers.hone.links import (
     FIFO,
+    KINDS,
     LBF,
     QUEUES,
     RATE,
@@ -36,7 +37,6 @@ from penstock.papers.hone.tables import (
     reductions,
 )
 
-KINDS = ("poisson", "trace")
 NOTED = (500, 900, 1000, 2000)  # rates with figures from the independent check
 FROM_RRB, FROM_WC_RR = (0.69, 0.85, 0.82, 0.06), (0.30, 0.55, 0.58, 0.06)
 POINTS = 0.05  # tolerance of a share

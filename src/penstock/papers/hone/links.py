@@ -23,6 +23,7 @@ from penstock.workloads.hone import draw_arrivals, hone_link, link_arrivals, lin
 
 SLOTS = 10_000  # §4.4
 QUEUES = 10
+KINDS = ("poisson", "trace")  # of arrivals
 RATES = (500, *range(1000, 5001, 500))  # tuples per second and queue
 RATE = 1000  # of every queue, if their number varies
 SWEEPS = {"rate": "tuples a second, each of 10 queues", "queues": f"queues of {RATE:,} tuples a second"}

@@ -14,13 +14,13 @@ from penstock.papers.hone.live.measures import run_and_measure
 from penstock.papers.hone.live.ratios import MEASURES, Ratio, against
 from penstock.papers.hone.live.settings import one_slow_machine
 from penstock.papers.hone.live.trial import Choice, Trial
+from penstock.papers.hone.signals import FORMS
 from penstock.papers.hone.tables import finish
 
 TAUS, QUICK_TAUS = (1, 2, 5, 10, 20, 40, 80, 130), (1, 10, 80)  # ms
 LOAD = 0.8
 FULL, QUICK = Lengths(0.5, 1.75, 0.25, 0.75), Lengths(0.5, 1.5, 0.25, 0.75)
 ROUNDS, QUICK_ROUNDS = 5, 2
-FORMS = {False: ("as published", "#d1603d"), True: ("work-conserving", "#4878a8")}
 
 
 def longest_first(tau: int, conserving: bool) -> str:

@@ -21,7 +21,7 @@ from penstock.papers.hone.live.episodes import STEADY, Episodes, Lengths
 from penstock.papers.hone.live.measures import run_and_measure
 from penstock.papers.hone.live.ratios import Ratio, against
 from penstock.papers.hone.live.settings import HONE_SLOWER, HONE_TPS, WORDS, hone_testbed
-from penstock.papers.hone.live.signals import longest_first
+from penstock.papers.hone.live.signals import FULL, QUICK, QUICK_ROUNDS, ROUNDS, longest_first
 from penstock.papers.hone.live.trial import Choice, Trial
 from penstock.papers.hone.tables import finish
 
@@ -31,8 +31,6 @@ TAUS = (10, 30, 50, 80, 100, 130)  # ms
 FEWER_TAUS = (10, 50, 80, 130)
 QUICK_TAUS = (10, 80)
 CONSERVING_TAU = 80
-FULL, QUICK = Lengths(0.5, 1.75, 0.25, 0.75), Lengths(0.5, 1.5, 0.25, 0.75)
-ROUNDS, QUICK_ROUNDS = 5, 2
 
 
 def hone_case(quick: bool, taus: Sequence[int] = FEWER_TAUS, **changes: Value) -> dict[str, Value]:
