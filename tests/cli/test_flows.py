@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from penstock.cli.app_spec import find_target, flow_of, portable
-from penstock.cli.flows import arrival_process, find_application, find_flow, flow_names, with_parameters
-from penstock.cli.inputs import chosen_parameters
+from penstock.cli.flows import arrival_process, find_application, find_flow, with_parameters
+from penstock.cli.inputs import chosen_parameters, completing
 from penstock.model.errors import InvalidInput, PenstockError, UnknownName
 from penstock.model.topology import Application
 from penstock.runtime.config import AppSpec, RunConfig
 from penstock.runtime.storage.run_folder import create
 from penstock.workloads.arrivals import Poisson, Replay
+from penstock.workloads.dataflows import DATAFLOWS
 
 MODULE = """
 from pathlib import Path
@@ -60,7 +61,7 @@ def test_a_built_in_name_takes_parameters_and_a_rate() -> None:
 
 
 def test_what_can_be_run_is_completed() -> None:
-    assert flow_names("log") == ["log-processing", "log-processing-large"]
+    assert completing(*DATAFLOWS)("log") == ["log-processing", "log-processing-large"]
 
 
 def test_a_module_of_the_current_folder_gives_a_dataflow_or_makes_one(module: Path) -> None:

@@ -323,7 +323,7 @@ def test_no_placement_ends_with_code_one_and_the_reason(penstock: Penstock, tmp_
         (("plan", "word-count", "li-10", "--policy", "local-search:speed=9"), "no parameter is named 'speed'"),
         (("plan", "word-count", "li-10", "--policy", "local-search:seconds=soon"), "expected a number"),
         (("plan", "word-count", "li-10", "--objective", "joy"), "objective: no objective is named 'joy'"),
-        (("plan", "word-count", "li-10", "--policy", "flink", "--save", "plan.yaml"), "ends in .toml or .json"),
+        (("plan", "word-count", "li-10", "--policy", "flink", "--save", "plan.yaml"), "ends in .toml, .json"),
         (("plan", "word-count", "li-10", "--policy", "flink", "--plot", "plan.xyz"), "ends in .png"),
         (("plan", "word-count", "li-10", "--policy", "flink", "--plot", "no/such/p.png"), "cannot be written"),
         (("plans", "diff", "none.toml", "none.toml"), "none.toml: cannot be read, no such file"),

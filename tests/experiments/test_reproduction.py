@@ -18,7 +18,7 @@ from penstock.experiments.reproduction import (
     chosen,
     claims_table,
     figures_of,
-    judged,
+    judge_claims,
     keep,
     put_table,
     read_claims,
@@ -149,7 +149,7 @@ def test_every_work_has_figures_with_numbers_of_their_own() -> None:
 
 def test_what_numpy_finds_true_is_plainly_true() -> None:
     figure = FIGURES[0]._replace(claims=lambda _rows: [Claim("it is", "1", "1", "equal", np.bool_(True))])  # type: ignore[arg-type]
-    (claim,) = judged([figure], {figure.number: pd.DataFrame()})
+    (claim,) = judge_claims([figure], {figure.number: pd.DataFrame()})
     assert claim.holds is True
 
 

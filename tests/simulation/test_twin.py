@@ -80,7 +80,7 @@ def test_telemetry_is_written_a_file_a_seed(tmp_path: Path) -> None:
     assert table.schema.equals(arrow_schema())
     assert set(table["kind"].to_pylist()) >= {RecordKind.ROOT, RecordKind.HOP, RecordKind.DONE, RecordKind.TASK}
     (tmp_path / "file").touch()
-    with pytest.raises(FileProblem, match="cannot be written"):
+    with pytest.raises(FileProblem, match="cannot be created"):
         simulate_events(
             Twin(line(1.0, EXPONENTIAL), CLUSTER), PLACEMENT, seconds=1.0, records=tmp_path / "file" / "below"
         )

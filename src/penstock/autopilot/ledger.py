@@ -156,12 +156,8 @@ class Ledger:
         if self.path is None:
             self.lines.append(line)
             return
-        try:
+        with FileProblem.on(self.path, "cannot be written", "check its permissions and free space"):
             _append(self.path, msgspec.json.encode(line) + b"\n")
-        except OSError as error:
-            raise FileProblem.of(
-                error, self.path, "cannot be written", "check its permissions and free space"
-            ) from None
 
     def _note(self, line: Line) -> None:
         if isinstance(line, Opening):

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from penstock.api.dataflow import Dataflow
 from penstock.calibration.components import MeasuredComponents, measure_components
 from penstock.calibration.engine import measure_engine
-from penstock.calibration.findings import Calibration, Measured, Unmeasured
+from penstock.calibration.findings import Calibration, Findings, Measured, Unmeasured
 from penstock.calibration.network import (
     MILLISECOND,
     VARIATION,
@@ -132,16 +132,14 @@ def combine(
     in_flight: int | None = None,
 ) -> Calibration:
     """Combine the measurements of a run and of probes."""
-    measured: list[Measured] = []
-    left: list[Unmeasured] = []
-    engine, of_engine = _engine(observed, probed, left)
-    parts = measure_components(application, cluster, observed, engine, 0.0 if probed is None else probed.idle)
-    measured += parts.measured
-    delay_variation = _variation(cluster, observed, probed, measured, left)
+    found = Findings()
+    engine, of_engine = _engine(observed, probed, found)
+    parts = measure_components(application, cluster, observed, engine, 0.0 if probed is None else probed.idle, found)
+    delay_variation = _variation(cluster, observed, probed, found)
     network = _network(cluster, observed, probed, delay_variation)
-    measured += [*network.measured, *of_engine]
-    left += [*parts.left, *network.left, *_never(observed)]
-    move_s = _moves(probed, measured, left)
+    found.measured.extend([*network.measured, *of_engine])
+    found.left.extend([*network.left, *_never(observed)])
+    move_s = _moves(probed, found)
     costs = msgspec.structs.replace(
         engine,
         delay_variation=delay_variation,
@@ -157,8 +155,8 @@ def combine(
         costs=costs,
         emulated=observed.emulated,
         seconds=observed.seconds,
-        measured=tuple(measured),
-        left=tuple(left),
+        measured=tuple(found.measured),
+        left=tuple(found.left),
         lag_s=float(observed.workers["lag"].max()) if len(observed.workers) else 0.0,
     )
 
@@ -186,16 +184,12 @@ def _applied(application: Application, costs: Costs, parts: MeasuredComponents) 
     return msgspec.structs.replace(applied, rate_tps=rates) if len(rates) == len(known) else applied
 
 
-def _engine(observed: RunSummary, probed: ProbeResults | None, left: list[Unmeasured]) -> tuple[Costs, list[Measured]]:
+def _engine(observed: RunSummary, probed: ProbeResults | None, found: Findings) -> tuple[Costs, list[Measured]]:
     if observed.emulated:
-        left.append(
-            Unmeasured(what="the engine's own costs", why="on emulated machines they belong to the host and are 0")
-        )
+        found.leave("the engine's own costs", "on emulated machines they belong to the host and are 0")
         return Costs(), []
     if probed is None or not probed.worked:
-        left.append(
-            Unmeasured(what="the engine's own costs", why="no probe was run; they are included in the components'")
-        )
+        found.leave("the engine's own costs", "no probe was run; they are included in the components'")
         return Costs(), []
     return measure_engine(probed.worked)
 
@@ -248,36 +242,28 @@ def _network_without_probe(cluster: Cluster, observed: RunSummary) -> MeasuredNe
     return MeasuredNetwork(msgspec.structs.replace(cluster, distances=distances), [measured], left)
 
 
-def _variation(
-    cluster: Cluster,
-    observed: RunSummary,
-    probed: ProbeResults | None,
-    measured: list[Measured],
-    left: list[Unmeasured],
-) -> float:
+def _variation(cluster: Cluster, observed: RunSummary, probed: ProbeResults | None, found: Findings) -> float:
     """Return the variation of delays between machines, if the network causes it."""
     if observed.emulated:
-        why = "on emulated machines delays are constant, and any variation comes from the host"
-        left.append(Unmeasured(what=VARIATION, why=why))
+        found.leave(VARIATION, "on emulated machines delays are constant, and any variation comes from the host")
         return 0.0
     if probed is None:
-        left.append(Unmeasured(what=VARIATION, why="no probe was run, and an application's tuples wait for each other"))
+        found.leave(VARIATION, "no probe was run, and an application's tuples wait for each other")
         return 0.0
-    found = measure_variation(cluster, probed.sent, probed.routes)
-    if isinstance(found, Unmeasured):
-        left.append(found)
+    variation = measure_variation(cluster, probed.sent, probed.routes)
+    if isinstance(variation, Unmeasured):
+        found.left.append(variation)
         return 0.0
-    measured.append(found)
-    return found.value
+    found.measured.append(variation)
+    return variation.value
 
 
-def _moves(probed: ProbeResults | None, measured: list[Measured], left: list[Unmeasured]) -> float:
+def _moves(probed: ProbeResults | None, found: Findings) -> float:
     if probed is None or not probed.moves:
-        left.append(Unmeasured(what="duration of a move", why="no task was moved"))
+        found.leave("duration of a move", "no task was moved")
         return 0.0
     value = median(probed.moves)
-    spread = pstdev(probed.moves)
-    measured.append(Measured(what="move", value=value, unit="s", spread=spread, count=len(probed.moves), described=0.0))
+    found.add("move", value, "s", spread=pstdev(probed.moves), count=len(probed.moves), described=0.0)
     return value
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from penstock.calibration.findings import Measured, Unmeasured
+from penstock.calibration.findings import Findings
 from penstock.calibration.observation import RunSummary, process_seconds
 from penstock.model.cluster import Cluster
 from penstock.model.costs import ComponentCosts, Costs, StreamCosts
@@ -43,19 +43,18 @@ class MeasuredComponents(NamedTuple):
     components: dict[str, ComponentCosts]
     streams: dict[str, StreamCosts]
     rates: dict[str, float]  # of sources
-    measured: list[Measured]
-    left: list[Unmeasured]
+    findings: Findings
 
 
 def measure_components(
-    application: Application, cluster: Cluster, observed: RunSummary, engine: Costs, idle: float
+    application: Application, cluster: Cluster, observed: RunSummary, engine: Costs, idle: float, findings: Findings
 ) -> MeasuredComponents:
     """Measure components and streams.
 
     engine: its costs beside those of components. idle: seconds of a task per tuple without any work, which are the
     engine's; 0 on emulated machines.
     """
-    found = MeasuredComponents({}, {}, {}, [], [])
+    found = MeasuredComponents({}, {}, {}, findings)
     streams = _measure_streams(application, observed, found)
     scale = measure_scales(cluster, observed)
     work = measure_work(cluster, observed, scale)
@@ -120,21 +119,19 @@ def _measure_component(
 ) -> None:
     rows = observed.tasks[(observed.tasks["component"] == component.name) & (observed.tasks["processed"] > 0)]
     if work_s is None:
-        found.left.append(Unmeasured(what=f"cpu of {component.name}", why="it processed no tuples"))
+        found.findings.leave(f"cpu of {component.name}", "it processed no tuples")
         return
     each = (rows["busy"] * rows["worker"].map(scale).fillna(1.0) / rows["processed"]).to_numpy()
     cpu = max(0.0, float(work_s) - engine_s)
     service = _service(component, observed, scale, found)
     found.components[component.name] = ComponentCosts(cpu=cpu, service=service if cpu > 0 else ServiceTime())
-    found.measured.append(
-        Measured(
-            what=f"cpu of {component.name}",
-            value=cpu,
-            unit="s",
-            spread=float(np.std(each)),
-            count=int(rows["processed"].sum()),
-            described=component.cpu,
-        )
+    found.findings.add(
+        f"cpu of {component.name}",
+        cpu,
+        "s",
+        spread=float(np.std(each)),
+        count=int(rows["processed"].sum()),
+        described=component.cpu,
     )
 
 
@@ -158,19 +155,17 @@ def _service(
         why = (
             "a source's tuples have none" if component.kind is Kind.SOURCE else f"only {seen.tuples} tuples were traced"
         )
-        found.left.append(Unmeasured(what=f"variation of {component.name}", why=why))
+        found.findings.leave(f"variation of {component.name}", why)
         return component.service
-    found.measured.append(
-        Measured(
-            what=f"variation of {component.name}",
-            value=seen.cv,
-            unit="",
-            spread=seen.cv / math.sqrt(2 * seen.tuples),
-            count=seen.tuples,
-            described={Distribution.CONSTANT: 0.0, Distribution.EXPONENTIAL: 1.0}.get(
-                component.service.distribution, component.service.cv
-            ),
-        )
+    usual = {Distribution.CONSTANT: 0.0, Distribution.EXPONENTIAL: 1.0}
+    described = usual.get(component.service.distribution, component.service.cv)
+    found.findings.add(
+        f"variation of {component.name}",
+        seen.cv,
+        "",
+        spread=seen.cv / math.sqrt(2 * seen.tuples),
+        count=seen.tuples,
+        described=described,
     )
     return fit_distribution(seen)
 
@@ -223,23 +218,21 @@ def _measure_streams(
     streams: dict[str, StreamCosts] = {}
     for stream in application.streams:
         if stream.label not in seen.index:
-            found.left.append(Unmeasured(what=stream.label, why="no tuple was traced over it"))
+            found.findings.leave(stream.label, "no tuple was traced over it")
             continue
         row = seen.loc[stream.label]
         size = float(row["bytes"])
         if not math.isfinite(size):
-            found.left.append(Unmeasured(what=f"bytes of {stream.label}", why="its tuples stayed within their process"))
+            found.findings.leave(f"bytes of {stream.label}", "its tuples stayed within their process")
             size = stream.tuple_bytes
         else:
-            found.measured.append(
-                Measured(
-                    what=f"bytes of {stream.label}",
-                    value=size,
-                    unit="B",
-                    spread=float(row["bytes_deviation"]),
-                    count=int(row["count"]),
-                    described=stream.tuple_bytes,
-                )
+            found.findings.add(
+                f"bytes of {stream.label}",
+                size,
+                "B",
+                spread=float(row["bytes_deviation"]),
+                count=int(row["count"]),
+                described=stream.tuple_bytes,
             )
         streams[stream.label] = StreamCosts(
             selectivity=_selectivity(stream, application, observed, found), tuple_bytes=size
@@ -261,19 +254,12 @@ def _selectivity(stream: Stream, application: Application, observed: RunSummary,
         sent = float(trees.loc[trees["stream"] == stream.label, "followed"].sum())
         taken = float(trees.loc[trees["component"] == stream.source, "followed"].sum())
         if taken == 0:
-            found.left.append(Unmeasured(what=f"selectivity of {stream.label}", why="no traced tuple completed"))
+            found.findings.leave(f"selectivity of {stream.label}", "no traced tuple completed")
             return stream.selectivity
         copies = application[stream.target].parallelism if stream.grouping is Grouping.ALL else 1
         value, count = sent / taken / copies, int(taken)
-    found.measured.append(
-        Measured(
-            what=f"selectivity of {stream.label}",
-            value=value,
-            unit="",
-            spread=spread,
-            count=count,
-            described=stream.selectivity,
-        )
+    found.findings.add(
+        f"selectivity of {stream.label}", value, "", spread=spread, count=count, described=stream.selectivity
     )
     return value
 
@@ -290,15 +276,9 @@ def _measure_rate(
         why = (
             "it emitted nothing" if rate <= 0 else f"it was blocked {blocked:.0%} of the time and emitted {rate:.4g}/s"
         )
-        found.left.append(Unmeasured(what=f"rate of {component.name}", why=why))
+        found.findings.leave(f"rate of {component.name}", why)
         return
     found.rates[component.name] = rate
-    found.measured.append(
-        Measured(
-            what=f"rate of {component.name}",
-            value=rate,
-            unit="tuples/s",
-            count=int(rows["processed"].sum()),
-            described=described,
-        )
+    found.findings.add(
+        f"rate of {component.name}", rate, "tuples/s", count=int(rows["processed"].sum()), described=described
     )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from penstock.calibration.findings import Measured, Unmeasured
+from penstock.calibration.findings import Findings, Measured, Unmeasured
 from penstock.estimate.hops import slot_delays
 from penstock.model.cluster import Cluster, Distances, Machine
 from penstock.model.placement import Hop
@@ -65,7 +65,7 @@ class _Fit(NamedTuple):
     values: Floats  # of the unknowns
     rows: Floats  # coefficients of the unknowns in each time, by `Transfer`
     used: Longs  # unknowns with a coefficient in some time
-    determined: Floats  # for each of those, whether the times determine it
+    determined: Floats  # for each of those, whether the times determine it: 1, or less
 
 
 class _VariableParts(NamedTuple):
@@ -144,7 +144,7 @@ def _fit(cluster: Cluster, unknowns: _Unknowns, sent: list[Transfer], routes: di
     change, *_ = np.linalg.lstsq(scaled * weight[:, None], off * weight, rcond=1e-9)  # nearest to the description
     values = unknowns.described.copy()
     values[used] = np.maximum(0.0, values[used] + change / unknowns.units[used])
-    return _Fit(values, rows, used, _find_determined(scaled))
+    return _Fit(values, rows, used, np.diag(np.linalg.pinv(scaled, rcond=1e-9) @ scaled))
 
 
 def _unknowns(cluster: Cluster, largest: float) -> _Unknowns:
@@ -190,19 +190,13 @@ def _of_sending(machine: Machine) -> float:
     return 1.0 if machine.card_mbps is None else machine.card_mbps[1] / machine.card_mbps[0]
 
 
-def _find_determined(rows: Floats) -> Floats:
-    """Return for each unknown whether the times determine it: 1, or less."""
-    return np.diag(np.linalg.pinv(rows, rcond=1e-9) @ rows)
-
-
 def _apply_fit(
     cluster: Cluster, unknowns: _Unknowns, fit: _Fit, sent: list[Transfer], largest: float
 ) -> MeasuredNetwork:
     """Return a cluster with the solution, and the figures with their uncertainty."""
     values, rows, used, determined = fit
     residual = np.array([one.seconds for one in sent]) - rows @ values
-    measured: list[Measured] = []
-    left: list[Unmeasured] = []
+    found = Findings()
     known: dict[int, float] = {}  # unknown -> ms or Mbps
     for place, column in enumerate(used.tolist()):
         name, value = unknowns.names[column], float(values[column])
@@ -211,31 +205,25 @@ def _apply_fit(
         spread = float(np.std(residual[own]))
         if name.startswith("delay"):
             described = float(unknowns.described[column])
-            measured.append(Measured(what=name, value=value, unit="s", spread=spread, count=count, described=described))
+            found.add(name, value, "s", spread=spread, count=count, described=described)
             known[column] = value / MILLISECOND
             continue
         if value * largest < SEEN_S:
-            left.append(Unmeasured(what=name, why=f"tuples of {largest:g} B were not slower than small ones"))
+            found.leave(name, f"tuples of {largest:g} B were not slower than small ones")
             continue
         if determined[place] < 1 - 1e-6:
             why = "it cannot be distinguished from the other end's; the solution nearest to the description is used"
-            left.append(Unmeasured(what=name, why=why))
+            found.leave(name, why)
         before = float(unknowns.described[column])
         mbps = BITS / value / MEGABIT
-        measured.append(
-            Measured(
-                what=name,
-                value=mbps,
-                unit="Mbit/s",
-                spread=mbps * spread / (value * largest),
-                count=count,
-                described=BITS / before / MEGABIT if before > 0 else None,
-            )
-        )
+        known_mbps = BITS / before / MEGABIT if before > 0 else None
+        off = mbps * spread / (value * largest)
+        found.add(name, mbps, "Mbit/s", spread=off, count=count, described=known_mbps)
         known[column] = mbps
-    unseen = [name for column, name in enumerate(unknowns.names) if column not in used]
-    left += [Unmeasured(what=name, why="no tuple used it") for name in unseen if not _beside(cluster, name)]
-    return MeasuredNetwork(_changed(cluster, known), measured, left)
+    for column, name in enumerate(unknowns.names):
+        if column not in used and not _beside(cluster, name):
+            found.leave(name, "no tuple used it")
+    return MeasuredNetwork(_changed(cluster, known), found.measured, found.left)
 
 
 def _beside(cluster: Cluster, name: str) -> bool:

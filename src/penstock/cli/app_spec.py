@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 from penstock.api.contracts import Operator
 from penstock.api.dataflow import Dataflow
 from penstock.api.guarantees import guarantees
-from penstock.cli.flows import arrival_process, code_file, find_flow, flow_names, names_code
+from penstock.cli.flows import arrival_process, code_file, find_flow, names_code
 from penstock.cli.inputs import is_file
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput
@@ -23,12 +23,13 @@ from penstock.runtime.config import AppSpec, Changes, RunConfig, refuse_fixed
 from penstock.runtime.worker.logic import LogicState
 from penstock.startup.resume import emulated_cluster, find_resumable
 from penstock.workloads.clusters import find_cluster
+from penstock.workloads.dataflows import DATAFLOWS
 
 
 def flow_of(spec: AppSpec, seed: int = 0) -> Dataflow:
     """Return the dataflow of an application; reject options that it does not take."""
     if not spec.app:
-        ready = f"name one, {', '.join(flow_names(''))} or module:object"
+        ready = f"name one, {', '.join(DATAFLOWS)} or module:object"
         raise InvalidInput("app", f"expected an application, got none; {ready}")
     if spec.directory and spec.directory not in sys.path:
         sys.path.append(spec.directory)

@@ -28,11 +28,6 @@ from penstock.workloads.dataflows import DATAFLOWS, any_dataflow, dataflow
 SETTINGS = ("rate", "arrivals", "input")  # the options that a user's function may take
 
 
-def flow_names(incomplete: str) -> list[str]:
-    """Complete the name of a built-in application that has code."""
-    return [name for name in DATAFLOWS if name.startswith(incomplete)]
-
-
 def find_flow(
     text: str,
     *,
@@ -51,7 +46,7 @@ def find_flow(
     """
     settings = {name: v for name, v in zip(SETTINGS, (rate, arrivals, input), strict=True) if v is not None}
     name = text.partition(":")[0]
-    if name in flow_names(name):
+    if name in DATAFLOWS:
         return dataflow(with_parameters(text, parameters), rate=rate, arrivals=arrivals, input=input, seed=seed)
     if is_described(text):
         return _described(with_parameters(text, parameters), settings)
@@ -154,7 +149,7 @@ def arrival_process(spec: str | None, rate: float | None) -> ArrivalProcess | No
 
 def _unknown(name: str) -> PenstockError:
     own = "or name your own code as module:object or file.py:object"
-    return UnknownName("app", f"nothing that can be run is named {name!r}; {nearest(name, flow_names(''))} {own}")
+    return UnknownName("app", f"nothing that can be run is named {name!r}; {nearest(name, DATAFLOWS)} {own}")
 
 
 def _load_code(text: str, settings: Mapping[str, Any], parameters: Mapping[str, Any]) -> Dataflow:
@@ -237,7 +232,7 @@ def _module(name: str) -> ModuleType:
                 "app", f"{name!r} cannot be imported, {_describe_error(error)}; install what it needs"
             ) from None
         problem = f"no module {name!r} is in {os.getcwd()} or installed"
-        raise UnknownName("app", f"{problem}; name its file, or choose one of {', '.join(flow_names(''))}") from None
+        raise UnknownName("app", f"{problem}; name its file, or choose one of {', '.join(DATAFLOWS)}") from None
     except PenstockError:
         raise
     except Exception as error:

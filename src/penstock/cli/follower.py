@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic
-from typing import Any, Protocol, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 from rich.live import Live
@@ -34,33 +34,32 @@ TIME_IS_UP = "the time is up, draining; Ctrl-C stops at once"
 STOPPING = "stopping at once"
 
 
-class Display(Protocol):
-    """Shows a run until it ends."""
+class Display:
+    """Shows a run until it ends; this one shows nothing, for programs."""
 
-    seconds: float  # between two statuses
+    seconds = TABLE_SECONDS  # between two statuses
 
-    def __enter__(self) -> "Display": ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        """Print what is left."""
 
     def show(self, status: Status, note: str) -> None:
         """Show the status and a note."""
-        ...
 
     def print_line(self, text: Text) -> None:
         """Print a line of the log or a message."""
-        ...
 
 
-class TableDisplay:
+class TableDisplay(Display):
     """The live table, log lines scrolling above it."""
 
-    def __init__(self, terminal: Terminal, seconds: float = TABLE_SECONDS) -> None:
-        self.seconds = seconds
+    def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
         self._live = Live(console=terminal, auto_refresh=False, redirect_stdout=False, vertical_overflow="crop")
 
-    def __enter__(self) -> "TableDisplay":
+    def __enter__(self) -> Self:
         self._live.start()
         return self
 
@@ -77,7 +76,7 @@ class TableDisplay:
         self._terminal.print(text, soft_wrap=True)
 
 
-class LineDisplay:
+class LineDisplay(Display):
     """A plain line every few seconds, and log lines as they come; for output that is not a terminal."""
 
     def __init__(self, terminal: Terminal, seconds: float = LINE_SECONDS) -> None:
@@ -86,9 +85,6 @@ class LineDisplay:
         self._noted = self._line = ""
         self._end: Status | None = None
         self._warned: set[str] = set()
-
-    def __enter__(self) -> "LineDisplay":
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Print the last status, after the last lines of the workers."""
@@ -114,24 +110,6 @@ class LineDisplay:
     def print_line(self, text: Text) -> None:
         """Print a line."""
         self._terminal.print(text, soft_wrap=True)
-
-
-class NoDisplay:
-    """A display that shows nothing, for programs."""
-
-    seconds = TABLE_SECONDS
-
-    def __enter__(self) -> "NoDisplay":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def show(self, status: Status, note: str) -> None:
-        """Show nothing."""
-
-    def print_line(self, text: Text) -> None:
-        """Print nothing."""
 
 
 class Interrupts:

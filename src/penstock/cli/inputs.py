@@ -1,7 +1,7 @@
 """Inputs of the command line: files, built-in applications and clusters, and common options."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +22,8 @@ from penstock.workloads.applications import application as built_in_application
 from penstock.workloads.clusters import CLUSTERS
 
 PICTURES = (".png", ".svg", ".pdf")
+TABLES = (".toml", ".json")
+SVG = (".svg",)
 MASTERS = r"local(-cluster)?(\[[^\]]*\])?$|spark://.+|yarn$|k8s://.+"
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -38,10 +40,20 @@ def routing_names(incomplete: str) -> list[str]:
     return [f"{stream}{equals}{name}" for name in (*names(PolicyKind.ROUTING), "none") if name.startswith(prefix)]
 
 
-def sending_names(incomplete: str) -> list[str]:
-    """Complete the name of a sending policy."""
-    return [name for name in (*names(PolicyKind.SENDING), "none") if name.startswith(incomplete)]
+def completing(*known: str) -> Callable[[str], list[str]]:
+    """Return a function that completes one of some names."""
 
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in known if name.startswith(incomplete)]
+
+    return complete
+
+
+policy_names = completing(*names(PolicyKind.PLACEMENT), "all")
+placement_names = completing(*names(PolicyKind.PLACEMENT))
+application_names = completing(*APPLICATIONS)
+cluster_names = completing(*CLUSTERS)
+objective_names = completing(*Objective)
 
 RoutingOption = Annotated[
     list[str] | None,
@@ -53,33 +65,13 @@ RoutingOption = Annotated[
 SendingOption = Annotated[
     str | None,
     typer.Option(
-        help="Sending policy, which orders the out-queues; `none`: in order of emission.", autocompletion=sending_names
+        help="Sending policy, which orders the out-queues; `none`: in order of emission.",
+        autocompletion=completing(*names(PolicyKind.SENDING), "none"),
     ),
 ]
 SlotOption = Annotated[
     float | None, typer.Option(help="Milliseconds between two routing decisions of an out-queue; default: 1.")
 ]
-
-
-def policy_names(incomplete: str) -> list[str]:
-    """Complete the name of a policy."""
-    return [name for name in (*names(PolicyKind.PLACEMENT), "all") if name.startswith(incomplete)]
-
-
-def application_names(incomplete: str) -> list[str]:
-    """Complete the name of a built-in application."""
-    return [name for name in APPLICATIONS if name.startswith(incomplete)]
-
-
-def cluster_names(incomplete: str) -> list[str]:
-    """Complete the name of a built-in cluster."""
-    return [name for name in CLUSTERS if name.startswith(incomplete)]
-
-
-def objective_names(incomplete: str) -> list[str]:
-    """Complete the name of an objective."""
-    return [objective for objective in Objective if objective.startswith(incomplete)]
-
 
 PoliciesOption = Annotated[
     list[str] | None,
@@ -199,23 +191,16 @@ def chosen_policies(specs: Sequence[str]) -> list[str]:
     return [spec for name, own in by_name.items() for spec in own or [name]]
 
 
-def refuse_outputs(save: Path | None, plot: Path | None, *inputs: str) -> None:
-    """Reject a plan or picture file that cannot be written, or is an input, before any work is done."""
-    if save is not None and save.suffix.lower() not in (".toml", ".json"):
-        raise FileProblem(f"{save}: expected a name that ends in .toml or .json; rename it")
-    if plot is not None and plot.suffix.lower() not in PICTURES:
-        raise FileProblem(f"{plot}: expected a name that ends in {', '.join(PICTURES)}; rename it")
-    for path in (save, plot):
-        if path is not None and path.exists() and any(Path(name).exists() and path.samefile(name) for name in inputs):
-            raise FileProblem(f"{path}: is what you plan for; choose another name")
-        if path is not None and not path.absolute().parent.is_dir():
-            raise FileProblem(f"{path}: cannot be written, {path.parent} is not a folder; choose another place")
-
-
-def refuse_svg(path: Path | None) -> None:
-    """Reject the name of a drawing that does not end in .svg."""
-    if path is not None and path.suffix.lower() != ".svg":
-        raise FileProblem(f"{path}: expected a name that ends in .svg; rename it")
+def refuse_file(path: Path | None, endings: Sequence[str], *inputs: str) -> None:
+    """Reject a file that has another ending, is an input, or cannot be written, before any work is done."""
+    if path is None:
+        return
+    if path.suffix.lower() not in endings:
+        raise FileProblem(f"{path}: expected a name that ends in {', '.join(endings)}; rename it")
+    if path.exists() and any(Path(name).exists() and path.samefile(name) for name in inputs):
+        raise FileProblem(f"{path}: is what you plan for; choose another name")
+    if not path.absolute().parent.is_dir():
+        raise FileProblem(f"{path}: cannot be written, {path.parent} is not a folder; choose another place")
 
 
 def refuse_master(master: str | None) -> None:

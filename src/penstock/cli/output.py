@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
 import msgspec
@@ -69,6 +69,11 @@ def print_line(text: str, style: str | None = None) -> None:
 def print_note(text: str, style: str | None = None) -> None:
     """Print a text likewise on stderr: progress, warnings, errors."""
     errors.print(text, style=style, markup=False, soft_wrap=True)
+
+
+def note_unless(quiet: bool) -> Callable[[str], None]:
+    """Return `print_note`, or a function that prints nothing."""
+    return (lambda _: None) if quiet else print_note
 
 
 def print_json(value: Any) -> None:

@@ -9,36 +9,11 @@ import typer
 from msgspec.structs import asdict, replace
 from rich.table import Table
 
+from penstock.cli import inputs, plan_latency
 from penstock.cli.app_spec import tuple_policies
 from penstock.cli.flows import both
 from penstock.cli.formatting import policies_in_words
-from penstock.cli.inputs import (
-    ApplicationArgument,
-    ClusterArgument,
-    JsonOption,
-    ObjectiveOption,
-    ParametersOption,
-    PoliciesOption,
-    RoutingOption,
-    SeedOption,
-    SendingOption,
-    SetOption,
-    SlotOption,
-    chosen_objective,
-    chosen_parameters,
-    chosen_policies,
-    refuse_outputs,
-    refuse_svg,
-)
 from penstock.cli.output import console, duration, fitted, number, policy_cell, print_json, print_line, size, table
-from penstock.cli.plan_latency import (
-    latency_of,
-    latency_record,
-    paths_record,
-    print_cautions,
-    print_paths,
-    print_training,
-)
 from penstock.cli.planned_load import planned_load
 from penstock.cli.plots import plot_decisions
 from penstock.cli.progress import counting
@@ -97,26 +72,26 @@ SvgOption = Annotated[Path | None, typer.Option(help="Draw the best placement on
 
 
 def plan(
-    application: ApplicationArgument,
-    cluster: ClusterArgument,
-    parameter: SetOption = None,
-    parameters: ParametersOption = None,
-    policy: PoliciesOption = None,
-    objective: ObjectiveOption = "throughput",
+    application: inputs.ApplicationArgument,
+    cluster: inputs.ClusterArgument,
+    parameter: inputs.SetOption = None,
+    parameters: inputs.ParametersOption = None,
+    policy: inputs.PoliciesOption = None,
+    objective: inputs.ObjectiveOption = "throughput",
     model: ModelOption = None,
     rate: RateOption = None,
     tables: TablesOption = None,
     run: RunOption = None,
-    seed: SeedOption = 0,
+    seed: inputs.SeedOption = 0,
     explain: ExplainOption = False,
     energy: EnergyOption = None,
     save: SaveOption = None,
-    routing: RoutingOption = None,
-    sending: SendingOption = None,
-    slot_ms: SlotOption = None,
+    routing: inputs.RoutingOption = None,
+    sending: inputs.SendingOption = None,
+    slot_ms: inputs.SlotOption = None,
     plot: PlotOption = None,
     svg: SvgOption = None,
-    as_json: JsonOption = False,
+    as_json: inputs.JsonOption = False,
 ) -> None:
     """Choose where each task runs; predict throughput and latency.
 
@@ -129,13 +104,12 @@ def plan(
 
     Example: penstock plan log-processing hetero-small --policy all --explain --save plan.toml
     """
-    names = chosen_policies(policy or ["all"])
-    refuse_outputs(save, plot, application, cluster)
-    refuse_outputs(None, svg, application, cluster)
-    refuse_svg(svg)
-    wanted, machines = both(application, cluster, chosen_parameters(parameter, parameters))
-    goal, power = chosen_objective(objective), _power(energy)
-    latency = latency_of(wanted, machines, model, rate, tables, run)
+    names = inputs.chosen_policies(policy or ["all"])
+    for path, endings in ((save, inputs.TABLES), (plot, inputs.PICTURES), (svg, inputs.SVG)):
+        inputs.refuse_file(path, endings, application, cluster)
+    wanted, machines = both(application, cluster, inputs.chosen_parameters(parameter, parameters))
+    goal, power = inputs.chosen_objective(objective), _power(energy)
+    latency = plan_latency.latency_of(wanted, machines, model, rate, tables, run)
     planner = Planner(wanted, machines, goal, seed, latency=latency)
     tuples = _tuple_policies(planner, routing, sending, slot_ms, save)
     decisions = list(_with_progress(planner, names, quiet=as_json))
@@ -201,16 +175,16 @@ def _print(
     if overloaded:
         offered = number(getattr(planner.topology, "offered_tps", 0.0))
         console.print(f"[yellow]cannot sustain the offered {offered}/s: {', '.join(overloaded)}[/]", soft_wrap=True)
-    print_training(planner)
+    plan_latency.print_training(planner)
     for decision in decisions:
-        print_cautions(planner, decision)
+        plan_latency.print_cautions(planner, decision)
     goal = planner.objective if planner.latency is None else "predicted latency"
     console.print(f"\n★ best by {goal}; bold: best in its column. Estimates, nothing ran.", style="dim")
     if explain:
         _print_advice(planner, best)
         _print_energy(planner, best, power)
         if (predicted := planner.predict(best)) is not None:
-            print_paths(predicted)
+            plan_latency.print_paths(predicted)
 
 
 def _table(planner: Planner, decisions: Sequence[Decision], best: Decision | None, power: Power | None) -> Table:
@@ -343,7 +317,7 @@ def _print_json(
             "reliefs": [relief._asdict() for relief in advice.reliefs],
         }
     if explain and best is not None and (predicted := planner.predict(best)) is not None:
-        answer["paths"] = paths_record(predicted)
+        answer["paths"] = plan_latency.paths_record(predicted)
     print_json(answer)
 
 
@@ -370,7 +344,7 @@ def _record(planner: Planner, decision: Decision, best: Decision | None, power: 
         "seconds": decision.seconds,
         "throughput_tps": e.throughput_tps,
         "delay_ms": e.delay_ms,
-        **latency_record(planner, decision),
+        **plan_latency.latency_record(planner, decision),
         **_energy_record(planner, decision, power),
         "traffic_bytes_per_tuple": e.traffic._asdict(),
         "machines": e.machines,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.inputs import JsonOption
+from penstock.cli.inputs import JsonOption, completing
 from penstock.cli.output import console, print_json, table
 from penstock.model.errors import UnknownName, nearest
 from penstock.policies.registry import REGISTRY, PolicyKind, policy_class
@@ -40,13 +40,11 @@ DECIDES = {  # kind: what its policies decide, and the option that names one
 }
 
 
-def all_policy_names(incomplete: str) -> list[str]:
-    """Complete the name of a policy of any kind."""
-    return list(dict.fromkeys(name for rows in REGISTRY.values() for name in rows if name.startswith(incomplete)))
+NAMES = list(dict.fromkeys(name for rows in REGISTRY.values() for name in rows))
 
 
 def show_policy(
-    name: Annotated[str, typer.Argument(help="The policy's name.", autocompletion=all_policy_names)],
+    name: Annotated[str, typer.Argument(help="The policy's name.", autocompletion=completing(*NAMES))],
     as_json: JsonOption = False,
 ) -> None:
     """Show a policy's description and parameters.
@@ -55,7 +53,7 @@ def show_policy(
     """
     kinds = [kind for kind, rows in REGISTRY.items() if name in rows]
     if not kinds:
-        raise UnknownName("policy", f"no policy is named {name!r}; {nearest(name, all_policy_names(''))}")
+        raise UnknownName("policy", f"no policy is named {name!r}; {nearest(name, NAMES)}")
     if as_json:
         found = [
             {"name": name, "kind": kind, **REGISTRY[kind][name]._asdict(), "parameters": _defaults(name, kind)}

@@ -15,7 +15,7 @@ from penstock.cli.progress import spinning
 from penstock.cli.report_plots import plot_report
 from penstock.cli.spark import folder_read, on_spark
 from penstock.pipeline.report import run_report, telemetry_folder
-from penstock.pipeline.report_rows import EdgeTimes, Latencies, PhaseResult, Report
+from penstock.pipeline.report_rows import Latencies, PhaseResult, Report
 from penstock.runtime.storage.run_folder import refuse_unwritable
 
 MOST_PHASES = 4  # side by side in 80 columns: the first and the last ones
@@ -210,7 +210,8 @@ def _pairs(report: Report) -> list[Any] | None:
     rows.title = f"slowest pairs of machines{_in(report, last)}"
     for row in slowest:
         times = (_time(row.transfer_p50), _time(row.transfer_p99))
-        rows.add_row(_pair(row), row.stream, f"{row.count:,}", size(row.bytes_mean), *times)
+        pair = f"{row.source_machine} → {row.target_machine}"
+        rows.add_row(pair, row.stream, f"{row.count:,}", size(row.bytes_mean), *times)
     return [rows]
 
 
@@ -282,10 +283,6 @@ def _titled(title: str, report: Report) -> str:
 
 def _in(report: Report, phase: int) -> str:
     return f" under {phase_labels(report.phases)[phase]}" if len(report.phases) > 1 else ""
-
-
-def _pair(row: EdgeTimes) -> str:
-    return f"{row.source_machine} → {row.target_machine}"
 
 
 def _time(seconds: float | None) -> str:

@@ -9,34 +9,12 @@ from msgspec import to_builtins
 from rich.markup import escape
 
 from penstock.api.dataflow import Dataflow
+from penstock.cli import inputs
 from penstock.cli.app import STOPPED
 from penstock.cli.app_spec import Target, find_target, flow_of, guarantee_in_words, tuple_policies
-from penstock.cli.autopilot.options import (
-    AutopilotOption,
-    AutopilotOptions,
-    CoolDownOption,
-    IntervalOption,
-    MovesOption,
-    ShadowOption,
-    ThresholdOption,
-    check_autopilot,
-)
+from penstock.cli.autopilot import options as pilot_options
 from penstock.cli.config_options import config_options, merged, naming_options, nested, with_options_of
-from penstock.cli.flows import flow_names
-from penstock.cli.follower import Display, Follower, Interrupts, LineDisplay, NoDisplay, TableDisplay
-from penstock.cli.inputs import (
-    RUN_HELP,
-    JsonOption,
-    ParametersOption,
-    RoutingOption,
-    SendingOption,
-    SetOption,
-    SlotOption,
-    chosen_parameters,
-    policy_names,
-    refuse_master,
-    refuse_numbers,
-)
+from penstock.cli.follower import Display, Follower, Interrupts, LineDisplay, TableDisplay
 from penstock.cli.output import console, errors, print_json, print_line, print_note
 from penstock.cli.report import report as print_run_report
 from penstock.cli.run_plans import Plans, change_to, find_plans
@@ -50,6 +28,7 @@ from penstock.startup.config_file import load_changes
 from penstock.startup.prepared_run import StartCallbacks
 from penstock.startup.resume import AlreadyCompleted
 from penstock.startup.start import start
+from penstock.workloads.dataflows import DATAFLOWS
 
 FlowArgument = Annotated[
     str | None,
@@ -57,7 +36,7 @@ FlowArgument = Annotated[
         metavar="APP",
         help="A built-in name, NAME or NAME:PARAMETER=VALUE, a file that describes an application (.toml, .json), "
         "or your code, a Dataflow or a function that makes one: module:object, file.py:object or file.py.",
-        autocompletion=flow_names,
+        autocompletion=inputs.completing(*DATAFLOWS),
     ),
 ]
 ConfigOption = Annotated[
@@ -69,7 +48,7 @@ ThenOption = Annotated[
     list[str] | None,
     typer.Option(
         help="Policy to switch to during the run; repeatable: the switches divide --duration equally.",
-        autocompletion=policy_names,
+        autocompletion=inputs.policy_names,
     ),
 ]
 ModelOption = Annotated[
@@ -78,7 +57,7 @@ ModelOption = Annotated[
 ReportOption = Annotated[bool, typer.Option("--report", help="Print a report of its telemetry at the end.")]
 DurationOption = Annotated[float | None, typer.Option(metavar="SECONDS", help="Time after which the run drains.")]
 NewRunsOption = Annotated[Path, typer.Option(help="Folder for run folders.")]
-ResumeArgument = Annotated[str | None, typer.Argument(metavar="RUN", help=RUN_HELP)]
+ResumeArgument = Annotated[str | None, typer.Argument(metavar="RUN", help=inputs.RUN_HELP)]
 
 
 @config_options
@@ -86,31 +65,31 @@ def start_or_resume(
     resume: ResumeArgument = None,
     application: FlowArgument = None,
     config: ConfigOption = None,
-    parameter: SetOption = None,
-    parameters: ParametersOption = None,
+    parameter: inputs.SetOption = None,
+    parameters: inputs.ParametersOption = None,
     plan: PlanOption = None,
-    routing: RoutingOption = None,
-    sending: SendingOption = None,
-    slot_ms: SlotOption = None,
+    routing: inputs.RoutingOption = None,
+    sending: inputs.SendingOption = None,
+    slot_ms: inputs.SlotOption = None,
     then: ThenOption = None,
-    autopilot: AutopilotOption = None,
+    autopilot: pilot_options.AutopilotOption = None,
     model: ModelOption = None,
-    shadow: ShadowOption = False,
-    interval: IntervalOption = None,
-    threshold: ThresholdOption = None,
-    max_moves: MovesOption = None,
-    cool_down: CoolDownOption = None,
+    shadow: pilot_options.ShadowOption = False,
+    interval: pilot_options.IntervalOption = None,
+    threshold: pilot_options.ThresholdOption = None,
+    max_moves: pilot_options.MovesOption = None,
+    cool_down: pilot_options.CoolDownOption = None,
     report: ReportOption = False,
     duration: DurationOption = None,
     runs: NewRunsOption = Path("runs"),
-    as_json: JsonOption = False,
+    as_json: inputs.JsonOption = False,
     *,
     options: Mapping[str, object],
 ) -> None:
     """Start a run, or resume one, and show it until it ends."""
-    refuse_numbers(duration=duration, interval=interval, cool_down=cool_down)
+    inputs.refuse_numbers(duration=duration, interval=interval, cool_down=cool_down)
     with naming_options(options):
-        named = _settings(config, options, application, chosen_parameters(parameter, parameters))
+        named = _settings(config, options, application, inputs.chosen_parameters(parameter, parameters))
         target = find_target(named, resume, runs)
         settings = target.config
         folder = None if settings.telemetry.folder is None else Path(settings.telemetry.folder)
@@ -120,8 +99,8 @@ def start_or_resume(
         alone = plan is None and resume is None  # otherwise the slot may be for policies of the plan or the resumed run
         tuples = tuple_policies(flow.application, routing, sending, slot_ms if alone else None)
         plans = find_plans(target, flow, _policy(target, named, options, plan), plan, then or [], duration, model)
-        pilot_start = check_autopilot(
-            AutopilotOptions(autopilot, shadow, interval, threshold, max_moves, cool_down),
+        pilot_start = pilot_options.check_autopilot(
+            pilot_options.AutopilotOptions(autopilot, shadow, interval, threshold, max_moves, cool_down),
             flow.application,
             settings,
             cluster=target.cluster,
@@ -215,7 +194,7 @@ def _follow(handle: Run, duration: float | None, as_json: bool, changes: list[Ca
 
 def _display(as_json: bool) -> Display:
     if as_json:
-        return NoDisplay()
+        return Display()
     return TableDisplay(errors) if errors.is_terminal else LineDisplay(errors)
 
 
@@ -227,7 +206,7 @@ def _summarise(status: Status, info: RunInfo) -> None:
 
 def refuse_places(master: str | None, source: str | None, folders: dict[str, Path | None]) -> None:
     """Reject an invalid master URL, a missing input, and folders that cannot be written."""
-    refuse_master(master)
+    inputs.refuse_master(master)
     if source is not None and not Path(source).exists():
         raise FileProblem(f"{source}: cannot be read, there is no such file or folder; choose another --input")
     for option, folder in folders.items():

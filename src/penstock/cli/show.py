@@ -1,27 +1,14 @@
 """`penstock show`: draw an application, a cluster or a plan, on the terminal or as SVG."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from penstock.api.dataflow import Dataflow
+from penstock.cli import inputs
 from penstock.cli.app_spec import guarantee_in_words
 from penstock.cli.drawing import draw, facts
 from penstock.cli.flows import both, find_flow, names_code, with_parameters
-from penstock.cli.inputs import (
-    JsonOption,
-    ParametersOption,
-    SetOption,
-    application_names,
-    check_policies_in,
-    chosen_parameters,
-    cluster_names,
-    is_file,
-    is_network,
-    refuse_svg,
-)
 from penstock.cli.output import console, print_json, print_line, table, terminal_width
 from penstock.cli.planned_load import PlannedLoad, load_of_built_in, planned_load
 from penstock.cli.svg import svg as draw_svg
@@ -34,21 +21,16 @@ from penstock.workloads.applications import APPLICATIONS, application
 from penstock.workloads.clusters import CLUSTERS, cluster, find_cluster
 
 
-def thing_names(incomplete: str) -> list[str]:
-    """Complete the name of a built-in application or cluster."""
-    return [*application_names(incomplete), *cluster_names(incomplete)]
-
-
 def show(
     thing: Annotated[
         str | None,
         typer.Argument(
             help="An application, cluster or plan: a file (.toml, .json, .graph), a built-in name, or your code.",
-            autocompletion=thing_names,
+            autocompletion=inputs.completing(*APPLICATIONS, *CLUSTERS),
         ),
     ] = None,
-    parameter: SetOption = None,
-    parameters: ParametersOption = None,
+    parameter: inputs.SetOption = None,
+    parameters: inputs.ParametersOption = None,
     svg: Annotated[Path | None, typer.Option(help="Draw into this file (.svg) instead.")] = None,
     application: Annotated[
         str | None, typer.Option(help="The application of a plan; default: the built-in one of that name.")
@@ -56,7 +38,7 @@ def show(
     cluster: Annotated[
         str | None, typer.Option(help="The cluster of a plan; default: the built-in one of that name.")
     ] = None,
-    as_json: JsonOption = False,
+    as_json: inputs.JsonOption = False,
 ) -> None:
     """Draw an application, a cluster or a plan, or list built-in ones.
 
@@ -68,10 +50,10 @@ def show(
     if thing is None:
         _list_built_in(as_json)
         return
-    settings = chosen_parameters(parameter, parameters)
-    flow = _user_flow(thing, settings)
+    settings = inputs.chosen_parameters(parameter, parameters)
+    flow = find_flow(thing, parameters=settings) if names_code(thing) else None
     found = _find(with_parameters(thing, settings)) if flow is None else flow.application
-    refuse_svg(svg)
+    inputs.refuse_file(svg, inputs.SVG)
     load = _load(found, application, cluster)
     if svg is not None:
         write_whole(svg, draw_svg(found, load))
@@ -86,21 +68,16 @@ def show(
             print_line(guarantee_in_words(flow))
 
 
-def _user_flow(text: str, parameters: Mapping[str, Any]) -> Dataflow | None:
-    """Return the user's dataflow that a text names, `module:object`; None if it names something else."""
-    return find_flow(text, parameters=parameters) if names_code(text) else None
-
-
 def _find(text: str) -> Application | Cluster | Plan:
     """Return the application, cluster or plan of a file or a built-in name."""
     name = text.partition(":")[0]
-    if name in APPLICATIONS and not is_file(text):
+    if name in APPLICATIONS and not inputs.is_file(text):
         return application(text)
-    if name in CLUSTERS and not is_file(text):
+    if name in CLUSTERS and not inputs.is_file(text):
         return cluster(text)
-    if is_network(text):
+    if inputs.is_network(text):
         return find_cluster(text)
-    if is_file(text) or Path(text).exists():
+    if inputs.is_file(text) or Path(text).exists():
         return _checked(text)
     there = nearest(name, [*APPLICATIONS, *CLUSTERS])
     raise UnknownName("thing", f"no application, cluster or file (.toml, .json) is named {name!r}; {there}")
@@ -110,7 +87,7 @@ def _checked(file: str) -> Application | Cluster | Plan:
     """Return the content of a file; reject a plan with unknown tuple policies."""
     found = load_any(file)
     if isinstance(found, Plan):
-        check_policies_in(found, file)
+        inputs.check_policies_in(found, file)
     return found
 
 

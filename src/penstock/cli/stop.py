@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.inputs import JsonOption, RunArgument, RunsOption
-from penstock.cli.output import print_json, print_line, print_note
+from penstock.cli.output import note_unless, print_json, print_line
 from penstock.cli.run_view import find_resume_point
 from penstock.runtime.control_socket import DrainRun, StopRun, Unanswered, ask
 from penstock.runtime.storage.run_folder import find_running
@@ -29,14 +29,10 @@ def stop(
 
     Example: penstock stop word-count-20250131-142501 --now
     """
-
-    def say() -> None:
-        if not as_json:
-            print_note(f"{'stopping' if now else 'draining'} {info.run}")
-
-    info = find_running(run, runs)
+    info, note = find_running(run, runs), note_unless(as_json)
+    request, doing = (StopRun(), "stopping") if now else (DrainRun(), "draining")
     with suppress(Unanswered):  # it ended before it could answer
-        ask(info, StopRun() if now else DrainRun(), timeout=None, heard=say)
+        ask(info, request, timeout=None, heard=lambda: note(f"{doing} {info.run}"))
     if as_json:
         print_json({"run": info.run, "drained": not now, "telemetry": str(info.telemetry_path)})
     else:

@@ -54,6 +54,11 @@ class LiveRun(Protocol):
         ...
 
 
+def judged(claim: str, paper: str, ours: str, tolerance: str, holds: object, why_not: str) -> Claim:
+    """Return a claim, with the reason only if it does not hold."""
+    return Claim(claim, paper, ours, tolerance, bool(holds), "" if holds else why_not)
+
+
 def select(rows: pd.DataFrame, **values: Value) -> pd.DataFrame:
     """Return the rows that have these values."""
     kept = np.ones(len(rows), dtype=bool)

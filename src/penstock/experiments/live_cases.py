@@ -15,14 +15,20 @@ import msgspec
 import pandas as pd
 from pyspark.sql import SparkSession
 
+from penstock.api.dataflow import Dataflow
 from penstock.experiments.figure import Case, Figure, LiveRun
-from penstock.experiments.reproduction import Reproduced, case_key, judged, seeded
+from penstock.experiments.reproduction import Reproduced, case_key, judge_claims, seeded
+from penstock.model.cluster import Cluster
 from penstock.model.decoding import decode_json
 from penstock.model.files import write_whole
+from penstock.model.plan import Plan
+from penstock.model.tuples import TuplePolicies
 from penstock.pipeline.session import running_session, session
+from penstock.runtime.config import ALL, Checkpointing, Execution, FlowControl, RunConfig, Telemetry
 from penstock.runtime.controller.state_machine import RunFailed
 from penstock.runtime.run import Run
 from penstock.runtime.spark.executors import embedded_master, spark_settings
+from penstock.startup.start import start
 
 Report = Callable[[str], None]
 """Called with the progress of a case."""
@@ -44,6 +50,39 @@ def live_session(master: str | None = None) -> Iterator[SparkSession]:
     settings = spark_settings(MOST_MACHINES, master is None)
     with session("live", master or embedded_master(MOST_MACHINES), settings=settings) as spark:
         yield spark
+
+
+@contextmanager
+def measured_run(
+    flow: Dataflow,
+    cluster: Cluster,
+    folder: Path,
+    seed: int,
+    *,
+    plan: Plan | None = None,
+    policy: str | None = None,
+    sample_tps: float = ALL,
+    window: int = FlowControl().window,
+    tuples: TuplePolicies | None = None,
+) -> Iterator[Run]:
+    """Start a run on emulated machines, and stop it at the end; an error of the run is raised.
+
+    It takes no checkpoints, whose barriers would flush what policies hold back.
+    """
+    config = RunConfig(
+        execution=Execution(seed=seed),
+        checkpointing=Checkpointing(interval_s=0.0),
+        flow_control=FlowControl(window=window),
+        telemetry=Telemetry(enabled=sample_tps != 0.0, sample_tps=sample_tps),
+        tuple_policies=tuples or TuplePolicies(),
+    )
+    run = start(flow, emulate=cluster, plan=plan, policy=policy, runs=folder, config=config)
+    try:
+        yield run
+    finally:
+        run.stop()
+    if error := run.status().error:
+        raise RunFailed(error)
 
 
 def temporary() -> TemporaryDirectory[str]:
@@ -71,7 +110,7 @@ def reproduce_live(
         on_progress(len(rows), len(known), "")
         _keep_partial(folder, figures, work, rows)
     tables = {figure.number: pd.DataFrame(_rows_of(figure, work, rows)) for figure in figures}
-    claims = judged(figures, tables)
+    claims = judge_claims(figures, tables)
     return Reproduced(tables, claims, len(known), quick)
 
 
@@ -97,11 +136,11 @@ def _keep_partial(
             write_whole(partial_table(folder, figure.number), table.encode())
 
 
-def looks_late(run: Run, until: float) -> float:
+def looks_late(run: Run, until: float, every_s: float = LOOK_S) -> float:
     """Wait, checking the emulation periodically; return the share of checks at which it lagged."""
     looks = []
     while (left := until - monotonic()) > 0:
-        sleep(min(left, LOOK_S))
+        sleep(min(left, every_s))
         looks.append(is_late(run))
     return sum(looks) / max(1, len(looks))
 

@@ -23,6 +23,7 @@ __all__ = [
     "COLOURS",
     "Axes",
     "Picture",
+    "bars_beside",
     "blank",
     "curve_style",
     "finish",
@@ -34,7 +35,7 @@ __all__ = [
 
 COLOURS = ("#4878a8", "#d1603d", "#5b9a68", "#8a6bb1", "#b8860b", "#4aa3a2", "#b0506f", "#666666", "#9c755f")
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
-DASHES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (1, 1)))
+DASHES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (1, 1)))  # curves may lie on one another
 SHADE = 0.1  # opacity of the spread around a mean
 
 
@@ -85,6 +86,13 @@ def finish(
         axis.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     elif legend:
         axis.legend(fontsize=7, frameon=False)
+
+
+def bars_beside(axis: Axes, number: int, several: int, heights: Sequence[float] | Floats, **style: Any) -> None:
+    """Draw one of several series of bars, which stand beside each other in groups: one of a series in each."""
+    width = 0.8 / several
+    across = np.arange(len(heights)) + (number - (several - 1) / 2) * width
+    axis.bar(across, heights, 0.9 * width, error_kw={"linewidth": 0.8}, **style)
 
 
 def number_powers(axis: Any, subs: Sequence[float], text: str) -> None:

@@ -69,10 +69,10 @@ def reproduce(
     for key, (figure, case) in zip(keys, work, strict=True):
         tables[figure.number] += [{**case, **row} for row in rows[order[key]]]
     made = {number: pd.DataFrame(table) for number, table in tables.items()}
-    return Reproduced(made, judged(figures, made), len(order), quick)
+    return Reproduced(made, judge_claims(figures, made), len(order), quick)
 
 
-def judged(figures: Sequence[Figure], tables: Mapping[str, pd.DataFrame]) -> list[Claim]:
+def judge_claims(figures: Sequence[Figure], tables: Mapping[str, pd.DataFrame]) -> list[Claim]:
     """Check the claims of figures against their rows; numpy's booleans become plain ones."""
     return [
         claim._replace(holds=bool(claim.holds), figure=figure.number)

@@ -4,6 +4,7 @@ Two cores of a host cannot emulate thousands of tuples per second, but dozens th
 Queues and the sharing of cores are not affected.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -11,8 +12,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.api.dataflow import Dataflow
 from penstock.model.cluster import Cluster, Distances, Machine
 from penstock.model.topology import Application
+from penstock.workloads.running.blueprint import Feed
 
 
 class Raised(NamedTuple):
@@ -40,6 +43,13 @@ class Phases:
         for stretch in self.raised:
             tps[(at >= stretch.begin) & (at < stretch.end)] = stretch.tps
         return rng.poisson(tps * self.slot)
+
+
+class Workload(NamedTuple):
+    """An application as a model, and as code that runs."""
+
+    model: Callable[[], Application]
+    flow: Callable[[Application, Feed, bool], Dataflow]
 
 
 def slowed(application: Application, factor: float) -> Application:

@@ -4,7 +4,8 @@ Every error that ends in a one-line message on a terminal derives from `Penstock
 of Penstock. There are subclasses for errors that a caller may want to distinguish.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import Enum
 from typing import TypeVar
@@ -66,6 +67,15 @@ class FileProblem(PenstockError):
     def of(cls, error: OSError, path: object, problem: str, remedy: str) -> "FileProblem":
         """Return the problem of a path, with the reason that the operating system gives."""
         return cls(f"{path}: {problem}, {(error.strerror or str(error)).lower()}; {remedy}")
+
+    @classmethod
+    @contextmanager
+    def on(cls, path: object, problem: str, remedy: str) -> Iterator[None]:
+        """Report an error of the operating system in the block as the problem of a path."""
+        try:
+            yield
+        except OSError as error:
+            raise cls.of(error, path, problem, remedy) from None
 
 
 def join_path(prefix: str, rest: str) -> str:

@@ -92,6 +92,12 @@ def write_whole(path: Path, data: bytes) -> None:
         raise FileProblem.of(error, path, "cannot be written", "choose another path") from None
 
 
+def make_folder(path: Path, remedy: str = "choose another folder") -> None:
+    """Create a folder, with those above it; one that exists is kept."""
+    with FileProblem.on(path, "cannot be created", remedy):
+        path.mkdir(parents=True, exist_ok=True)
+
+
 def read_text(path: Path) -> str:
     """Read a text file."""
     try:

@@ -280,7 +280,7 @@ class _Job:
         written("shares", compute_shares(hops, starts, window_s))
         tails = self._small(summaries.task_tails(hops))
         self._step("making reports")
-        reports = _reports(hops, tuples, good, tails)
+        reports = summaries.run_reports(hops, tuples, good, tails)
         for table, found in collect_tables(reports).items():
             written(f"reports/{table}", as_literal(self._spark, found, reports[table]))
         derived = manifest.derived | dict.fromkeys(manifest.touched, part)
@@ -305,17 +305,6 @@ class _Job:
             valid = msgspec.structs.replace(valid, taken=[*valid.taken, *keeping.taken])
         if valid is not None:
             self._store.sweep(valid)
-
-
-def _reports(hops: DataFrame, tuples: DataFrame, good: DataFrame, tails: DataFrame) -> dict[str, DataFrame]:
-    return {
-        "latency": summaries.tuple_latencies(tuples),
-        "components": summaries.component_latencies(hops),
-        "edges": summaries.edge_latencies(hops),
-        "stragglers": summaries.straggling(tails),
-        "slow_machines": summaries.straggling_machines(tails),
-        "skew": summaries.skew(good),
-    }
 
 
 def check(folder: Path, window_s: float, lateness_s: float, follow: bool = False) -> tuple[Path, str]:

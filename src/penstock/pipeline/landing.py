@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.api.sources.landed import END, batch_name
 from penstock.model.errors import FileProblem
+from penstock.model.files import make_folder
 
 CHECKPOINT = "_checkpoint"
 
@@ -44,10 +45,7 @@ def finish_landing(folder: str | Path) -> None:
 
 
 def _make(place: Path) -> None:
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileProblem(f"{place}: cannot be created, {error.strerror}; choose another folder") from None
+    make_folder(place)
     if (place / END).exists():
         raise FileProblem(f"{place}: this landing is complete and its readers have ended; choose another folder")
     if not (place / CHECKPOINT).exists() and any(place.glob("batch-*.jsonl")):

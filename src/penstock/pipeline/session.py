@@ -26,7 +26,8 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from penstock.model.errors import FileProblem, PenstockError
+from penstock.model.errors import PenstockError
+from penstock.model.files import make_folder
 from penstock.pipeline.class_archive import java_options
 from penstock.pipeline.java import need_java
 
@@ -144,12 +145,8 @@ def _home(folder: Path | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="penstock-") as made:
             yield Path(made)
         return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        folder = folder.resolve()  # Spark's other processes have other working directories
-    except OSError as error:
-        raise FileProblem(f"{folder}: cannot be created, {error.strerror}; choose another folder") from None
-    yield folder
+    make_folder(folder)
+    yield folder.resolve()  # Spark's other processes have other working directories
 
 
 def _need_answer(master: str) -> None:

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from penstock.model.decoding import decode_json
 from penstock.model.errors import FileProblem, UnknownName, choices
-from penstock.model.files import write_whole
+from penstock.model.files import make_folder, write_whole
 from penstock.pipeline.manifest import MANIFEST, Manifest, read_manifest, run_of
 from penstock.pipeline.patterns import literal
 
@@ -121,11 +121,9 @@ def read_table(spark: SparkSession, output: Path, name: str) -> DataFrame:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Lock a folder for this job; other writers are rejected."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
+    with FileProblem.on(folder, "cannot be written", "choose another folder"):
         file = (folder / "_lock").open("w")
-    except OSError as error:
-        raise FileProblem(f"{folder}: cannot be created, {error.strerror}; choose another folder") from None
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

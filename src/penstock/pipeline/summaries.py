@@ -40,20 +40,21 @@ def spreads(rows: DataFrame, by: tuple[str, ...], spans: tuple[str, ...]) -> Dat
     )
 
 
-def component_latencies(hops: DataFrame) -> DataFrame:
-    """Return one row per run, component and part of a hop's time: waiting, processing and their sum."""
-    rows = hops.select("run", sf.col("target_component").alias("component"), *SPANS)
-    return spreads(rows, ("run", "component"), SPANS)
+def run_reports(hops: DataFrame, tuples: DataFrame, good: DataFrame, tails: DataFrame) -> dict[str, DataFrame]:
+    """Return the reports by name: latencies by run, component and edge, what is over twice as slow as usual, balance.
 
-
-def edge_latencies(hops: DataFrame) -> DataFrame:
-    """Return one row per run, stream, pair of machines and part of a hop's time before processing."""
-    return spreads(hops, ("run", "stream", "source_machine", "target_machine"), SPANS[:-1])
-
-
-def tuple_latencies(tuples: DataFrame) -> DataFrame:
-    """Return one row per run and part of `latency`, which complete tuples have from due to done."""
-    return spreads(tuples.where("complete"), ("run",), ("latency", *PARTS))
+    A hop's time has parts: waiting, processing and so on; an edge has those before processing. Complete tuples have
+    `latency`, from due to done.
+    """
+    by_component = hops.select("run", sf.col("target_component").alias("component"), *SPANS)
+    return {
+        "latency": spreads(tuples.where("complete"), ("run",), ("latency", *PARTS)),
+        "components": spreads(by_component, ("run", "component"), SPANS),
+        "edges": spreads(hops, ("run", "stream", "source_machine", "target_machine"), SPANS[:-1]),
+        "stragglers": stragglers(tails, "run"),
+        "slow_machines": slow_machines(tails, "run"),
+        "skew": skew(good),
+    }
 
 
 def task_tails(hops: DataFrame) -> DataFrame:
@@ -67,16 +68,6 @@ def task_tails(hops: DataFrame) -> DataFrame:
     )
     tails = spreads(rows, ("run", "component", "task", "machine"), ("both",))
     return beside_fellows(tails.select("run", "component", "task", "machine", "count", "p95"), "run")
-
-
-def straggling(tails: DataFrame) -> DataFrame:
-    """Return the tasks whose 95th percentile of waiting and processing is over twice their component's usual one."""
-    return stragglers(tails, "run")
-
-
-def straggling_machines(tails: DataFrame) -> DataFrame:
-    """Return the machines whose tasks are over twice as slow as usual."""
-    return slow_machines(tails, "run")
 
 
 def skew(good: DataFrame) -> DataFrame:

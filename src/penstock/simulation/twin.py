@@ -13,7 +13,8 @@ import numpy as np
 
 from penstock.api.sources.pace import ArrivalProcess
 from penstock.estimate.evaluator import Evaluator
-from penstock.model.errors import FileProblem, InvalidInput
+from penstock.model.errors import InvalidInput
+from penstock.model.files import make_folder
 from penstock.model.placement import Placement
 from penstock.model.taskgraph import Floats
 from penstock.model.telemetry import write_records
@@ -111,7 +112,8 @@ def simulate_events(
         run.advance(before)
         spans.append(run.advance(seconds))
         if records is not None:
-            write_records(run.records(), _made(records), name)
+            make_folder(records)
+            write_records(run.records(), records, name)
     return TwinResult(load, before, tuple(spans))
 
 
@@ -156,12 +158,3 @@ def _part(arrivals: ArrivalProcess, share: float) -> ArrivalProcess:
         return arrivals
     part: ArrivalProcess = msgspec.structs.replace(arrivals, rate=_offered(arrivals) * share)  # type: ignore[type-var]
     return part
-
-
-def _made(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise FileProblem(f"{folder}: cannot be written, {reason}; choose another folder") from None
-    return folder

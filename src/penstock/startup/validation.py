@@ -9,7 +9,8 @@ from penstock.api.contracts import Sink
 from penstock.api.dataflow import Dataflow
 from penstock.api.guarantees import require_guarantee
 from penstock.model.cluster import Cluster, check_pins
-from penstock.model.errors import FileProblem, InvalidInput, PenstockError, with_type
+from penstock.model.errors import InvalidInput, PenstockError, with_type
+from penstock.model.files import make_folder
 from penstock.model.limits import update_limits
 from penstock.model.tuples import TuplePolicies
 from penstock.pipeline.session import running_session
@@ -65,10 +66,7 @@ def refuse_share(share: str | None, emulate: Cluster | None, master: str) -> Non
     if not master.startswith("local"):
         problem = f"expected an embedded session, as workers share a file on this host, got master {master!r}"
         raise InvalidInput("execution.share", f"{problem}; leave out share or master")
-    try:
-        Path(share).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileProblem.of(error, share, "cannot be made", "choose another folder to share") from None
+    make_folder(Path(share), "choose another folder to share")
 
 
 def address(text: str) -> tuple[str, int]:

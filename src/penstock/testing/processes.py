@@ -14,7 +14,7 @@ from penstock.runtime.layout import Layout
 from penstock.runtime.protocol import controller_messages, encode, worker_messages
 from penstock.runtime.storage.disk import StorageJob
 from penstock.runtime.worker.state_machine import Worker
-from penstock.testing.simulation import JobObserver, SimulatedLine, SimulatedProcess, Simulation
+from penstock.testing.simulation import JobObserver, SimulatedLine, SimulatedProcess, Simulation, unless_paused
 
 BEAT_S = 0.1
 TURN_S = 0.001  # within which a process handles its messages
@@ -78,10 +78,6 @@ class WorkerProcess(SimulatedProcess):
         """Return the time on this process's clock."""
         return self.offset + self.simulation.now * self.rate
 
-    def _real(self, local: float) -> float:
-        """Return the real time at which its clock shows `local`."""
-        return (local - self.offset) / self.rate
-
     # Turns
 
     def wake(self, at: float) -> None:
@@ -129,7 +125,8 @@ class WorkerProcess(SimulatedProcess):
         else:
             due = min(worker.wakeup(), worker.lease)
             if due < math.inf:
-                self.wake(max(self._real(due), self.simulation.now) + 1e-6)
+                real = (due - self.offset) / self.rate  # the time at which its clock shows `due`
+                self.wake(max(real, self.simulation.now) + 1e-6)
 
     def _carry(self) -> None:
         outbox, simulation = self.worker.outbox, self.simulation
@@ -181,27 +178,19 @@ class WorkerProcess(SimulatedProcess):
             if called is line:
                 self.simulation.after(delay, self.lose_peer, (number, line))
 
+    @unless_paused
     def lose_peer(self, which: tuple[int, SimulatedLine | None]) -> None:
         """Detect that the line to another worker is broken, or that the worker has failed."""
         number, line = which
-        if not self.alive:
-            return
-        if self.paused:
-            self.held.append((self.lose_peer, which))
-            return
         if self.called.get(number) is line:
             self.called.pop(number, None)
             self._tell_lost(number)
 
+    @unless_paused
     def lose_caller(self, line: SimulatedLine) -> None:
         """Detect that the line from another worker is broken."""
         sender = line.sender
         assert isinstance(sender, WorkerProcess)
-        if not self.alive:
-            return
-        if self.paused:
-            self.held.append((self.lose_caller, line))
-            return
         if self.callers.get(sender.port) is line:
             del self.callers[sender.port]
             if sender.number < len(self.peers) and self.peers[sender.number].port == sender.port:
@@ -250,13 +239,9 @@ class WorkerProcess(SimulatedProcess):
             if number >= len(peers) or peers[number].port != receiver.port:
                 del self.called[number]
 
+    @unless_paused
     def beat(self, _: object) -> None:
         """Send a heartbeat."""
-        if not self.alive:
-            return
-        if self.paused:
-            self.held.append((self.beat, None))
-            return
         self.simulation.send(self.beats, worker_messages.Heartbeat(self.clock(), self.worker.turns, 0.0, 0.0))
         self.simulation.after(BEAT_S / self.rate, self.beat, None)
 
@@ -269,13 +254,9 @@ class WorkerProcess(SimulatedProcess):
         self.pulses = SimulatedLine(self.driver, self, self.worker.command, simulation.slowness())
         self.beats.clear_at = simulation.now + BEAT_S
 
+    @unless_paused
     def lose_driver(self, _: object) -> None:
         """Detect that the driver has failed, and end."""
-        if not self.alive:
-            return
-        if self.paused:
-            self.held.append((self.lose_driver, None))
-            return
         self.end()
 
     def end(self) -> None:
@@ -318,13 +299,9 @@ class DriverProcess(SimulatedProcess):
             self.controller.receive(process.number, beat, self.simulation.now)
             self.simulation.send(process.pulses, controller_messages.RenewLease(beat.at))
 
+    @unless_paused
     def lose(self, process: WorkerProcess) -> None:
         """Handle a broken connection to a worker."""
-        if not self.alive:
-            return
-        if self.paused:
-            self.held.append((self.lose, process))
-            return
         if self.workers.get(process.number) is process:
             del self.workers[process.number]
             self.controller.lose(process.number, "it was cut", self.simulation.now)
@@ -332,13 +309,9 @@ class DriverProcess(SimulatedProcess):
                 self.controller.end_process(process.number, self.simulation.now)
             self.serve()
 
+    @unless_paused
     def lose_heart(self, process: WorkerProcess) -> None:
         """Handle the end of a heartbeat connection: if the other connection is lost as well, the process has ended."""
-        if not self.alive:
-            return
-        if self.paused:
-            self.held.append((self.lose_heart, process))
-            return
         process.heart_has_ended = True
         number = process.number
         if number < 0 or number in self.workers or self.controller.members[number].port != process.port:

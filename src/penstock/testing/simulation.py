@@ -4,7 +4,8 @@ import heapq
 import random
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from functools import partial, wraps
+from typing import Any, Protocol, TypeVar
 
 from penstock.runtime.protocol.frames import decode_frame
 from penstock.runtime.storage.disk import StorageJob
@@ -213,6 +214,23 @@ class SimulatedProcess:
             finally:
                 disk.torn_after = -1
         self.jobs.clear()
+
+
+P = TypeVar("P", bound=SimulatedProcess)
+A = TypeVar("A")
+
+
+def unless_paused(step: Callable[[P, A], None]) -> Callable[[P, A], None]:
+    """Have a process take a step while it is alive; during a suspension, the step is held."""
+
+    @wraps(step)
+    def take(process: P, argument: A) -> None:
+        if process.alive and process.paused:
+            process.held.append((partial(take, process), argument))
+        elif process.alive:
+            step(process, argument)
+
+    return take
 
 
 def _shown(message: Any) -> str:

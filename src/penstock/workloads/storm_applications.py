@@ -28,11 +28,12 @@ LOG_COUNT_BYTES = 48.0
 QUERIES_LARGE_TPS = 6650.0  # §3.3: "about 6600-6700 tuples per second", close to the arrival rate
 
 
-def _gamma(cv: float) -> ServiceTime:
+def gamma(cv: float) -> ServiceTime:
+    """Return times with a gamma distribution of a coefficient of variation."""
     return ServiceTime(distribution=Distribution.GAMMA, cv=cv)
 
 
-_EXPONENTIAL = ServiceTime(distribution=Distribution.EXPONENTIAL)
+EXPONENTIAL = ServiceTime(distribution=Distribution.EXPONENTIAL)
 
 
 def _component(name: str, tasks: int, cpu_us: float, service: ServiceTime, kind: Kind = Kind.OPERATOR) -> Component:
@@ -61,12 +62,12 @@ def word_count(
         name="word-count",
         components=(
             *(
-                _component(source, tasks, 2.832, _gamma(1.108), Kind.SOURCE)
+                _component(source, tasks, 2.832, gamma(1.108), Kind.SOURCE)
                 for source, tasks in zip(names, (sources, second_sources), strict=False)
             ),
-            _component("split", splitters, 36.679, _gamma(0.375)),
-            _component("count", counters, 4.083, _gamma(0.168)),
-            _component("database", databases, DATABASE_US, _EXPONENTIAL, Kind.SINK),
+            _component("split", splitters, 36.679, gamma(0.375)),
+            _component("count", counters, 4.083, gamma(0.168)),
+            _component("database", databases, DATABASE_US, EXPONENTIAL, Kind.SINK),
         ),
         streams=(
             *(Stream(source=source, target="split", tuple_bytes=SENTENCE_BYTES) for source in names),
@@ -95,12 +96,12 @@ def log_processing(
     return Application(
         name="log-processing",
         components=(
-            _component("source", sources, 28.538, _gamma(2.991), Kind.SOURCE),
-            _component("rules", rules, 100.0, _EXPONENTIAL),
-            _component("index", indexers, 50.0, _EXPONENTIAL),
-            _component("count", counters, 8.834, _gamma(0.33)),
-            _component("index-database", databases, DATABASE_US, _EXPONENTIAL, Kind.SINK),
-            _component("count-database", databases, DATABASE_US, _EXPONENTIAL, Kind.SINK),
+            _component("source", sources, 28.538, gamma(2.991), Kind.SOURCE),
+            _component("rules", rules, 100.0, EXPONENTIAL),
+            _component("index", indexers, 50.0, EXPONENTIAL),
+            _component("count", counters, 8.834, gamma(0.33)),
+            _component("index-database", databases, DATABASE_US, EXPONENTIAL, Kind.SINK),
+            _component("count-database", databases, DATABASE_US, EXPONENTIAL, Kind.SINK),
         ),
         streams=(
             Stream(source="source", target="rules", tuple_bytes=LINE_BYTES),
@@ -126,9 +127,9 @@ def continuous_queries(
     return Application(
         name="continuous-queries",
         components=(
-            _component("source", sources, 5.0, _EXPONENTIAL, Kind.SOURCE),
-            _component("query", queries, 800.0, _gamma(0.1)),
-            _component("write", writers, 50.0, _EXPONENTIAL, Kind.SINK),
+            _component("source", sources, 5.0, EXPONENTIAL, Kind.SOURCE),
+            _component("query", queries, 800.0, gamma(0.1)),
+            _component("write", writers, 50.0, EXPONENTIAL, Kind.SINK),
         ),
         streams=(
             Stream(source="source", target="query", tuple_bytes=100.0),

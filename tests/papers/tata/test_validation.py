@@ -10,9 +10,7 @@ from matplotlib.figure import Figure as Picture
 from penstock.experiments.figure import Claim
 from penstock.experiments.reproduction import figures_of
 from penstock.papers.tata import FIGURES, validation
-from penstock.papers.tata.policies import known, unknown
 from penstock.papers.tata.validation import OPTIMUM, SEARCH, VALIDATION
-from penstock.policies.registry import PolicyKind, names
 from tests.shared_data import needs_shared
 
 
@@ -55,7 +53,7 @@ def test_there_are_five_hundred_pairs_and_few_in_a_quick_run() -> None:
 @pytest.mark.slow
 def test_every_known_policy_is_asked_and_compared_with_i_storm() -> None:
     found = pd.DataFrame([dict(row) for row in VALIDATION.run({"pair": 0, "seed": 0})])
-    assert list(found["policy"]) == known(validation.POLICIES)
+    assert list(found["policy"]) == list(validation.POLICIES)
     placed = found[found["placed"]].set_index("policy")
     assert placed.loc["i-storm", "throughput"] == 1.0
     assert placed.loc["i-storm", "delay"] == 1.0
@@ -100,9 +98,3 @@ def test_its_picture_is_drawn() -> None:
     picture = Picture()
     VALIDATION.draw(rows(tata=np.pi / 6), picture)
     assert [axis.get_xlabel() for axis in picture.axes] == ["reward (13)", "throughput / i-storm's"]
-
-
-def test_policies_that_the_registry_does_not_have_are_left_out_with_the_reason() -> None:
-    assert known(["flink", "no-such:k=3", "local-search:seconds=1"]) == ["flink", "local-search:seconds=1"]
-    assert unknown("no-such:k=3") == "no policy is named no-such"
-    assert all(not unknown(name) for name in names(PolicyKind.PLACEMENT))

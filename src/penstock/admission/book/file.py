@@ -83,10 +83,8 @@ class BookFile:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         beside = self.path.with_name(f".{self.path.name}.lock")
-        try:
+        with FileProblem.on(self.path, "cannot be written", "choose another folder"):
             lock = beside.open("w")
-        except OSError as error:
-            raise FileProblem.of(error, self.path, "cannot be written", "choose another folder") from None
         with lock:
             self._wait_for(lock)  # released when the file is closed
             yield

@@ -17,6 +17,7 @@ from penstock.admission.reconciler.reconciler import BookReconciler, Scale
 from penstock.admission.reconciler.state import ReconcilerState, logs_folder, state_file
 from penstock.model.cluster import Cluster
 from penstock.model.errors import FileProblem, InvalidInput, PenstockError
+from penstock.model.files import make_folder
 from penstock.runtime.config import Checkpointing, Execution, RunConfig, Telemetry
 from penstock.runtime.emulation import scale_links, scale_machines
 from penstock.runtime.storage.run_folder import refuse_unwritable
@@ -155,10 +156,7 @@ def _lock(book: Path, stack: ExitStack) -> None:
 def _shared_folder(book: Path, stack: ExitStack) -> Path:
     """Create the folder through which all runs share the emulated machines, a new one for every reconciler."""
     parent = logs_folder(book.absolute())
-    try:
-        parent.mkdir(exist_ok=True)
-    except OSError as error:
-        raise FileProblem.of(error, parent, "cannot be created", "move the book to another folder") from None
+    make_folder(parent, "move the book to another folder")
     made = Path(tempfile.mkdtemp(prefix="machines-", dir=parent))
     stack.callback(shutil.rmtree, made, ignore_errors=True)
     return made

@@ -19,6 +19,7 @@ from penstock.api.dataflow import Dataflow, output_folders
 from penstock.api.sources.split_log import NEW, Block, SplitLog, subtract
 from penstock.model.decoding import decode_msgpack
 from penstock.model.errors import FileProblem
+from penstock.model.files import make_folder
 from penstock.model.topology import Kind
 from penstock.runtime.storage import checkpoints
 from penstock.runtime.storage.checkpoints import CheckpointManifest, SavedTask
@@ -100,10 +101,7 @@ class Splits:
     """How the paths of one application share its sources."""
 
     def __init__(self, folder: Path, sources: Sequence[str], flow: Dataflow | None = None) -> None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FileProblem.of(error, folder, "cannot be created", "move the book to another folder") from None
+        make_folder(folder, "move the book to another folder")
         self.folder = folder
         self.flow = flow  # its sinks give the output folders
         self._logs = {source: SplitLog(folder / f"{source}.jsonl") for source in sources}

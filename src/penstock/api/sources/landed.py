@@ -126,10 +126,8 @@ class Landed(Source[Any]):
 
     def _begin(self, batch: int) -> None:
         path = self.folder / batch_name(batch)
-        try:
+        with FileProblem.on(path, "cannot be read", "check the path"):
             self._file = path.open("rb")
-        except OSError as error:
-            raise FileProblem.of(error, path, "cannot be read", "check the path") from None
         self._batch, self._row, self._last = batch, 0, b""
 
     def _read(self, limit: int) -> list[Any]:

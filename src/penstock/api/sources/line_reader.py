@@ -207,10 +207,8 @@ def input_files(path: Path) -> list[Path]:
 
 def open_file(path: Path) -> BufferedReader:
     """Open a file for reading bytes."""
-    try:
+    with FileProblem.on(path, "cannot be read", "check the path"):
         return path.open("rb")
-    except OSError as error:
-        raise FileProblem.of(error, path, "cannot be read", "check the path") from None
 
 
 def decode_lines(raw: list[bytes]) -> list[str]:

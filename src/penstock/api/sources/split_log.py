@@ -188,10 +188,8 @@ class SplitLog:
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        try:
+        with FileProblem.on(self.path, "the split log cannot be opened", "check the path"):
             file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        except OSError as error:
-            raise FileProblem.of(error, self.path, "the split log cannot be opened", "check the path") from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed, also by a crash
             self._catch_up(file)
@@ -202,11 +200,9 @@ class SplitLog:
     def _append(self, file: int, entry: Entry) -> None:
         line = msgspec.json.encode(entry) + b"\n"
         os.ftruncate(file, self._read)  # an incomplete entry had no effect
-        try:
+        with FileProblem.on(self.path, "the split log cannot be written", "free some space"):
             written = os.write(file, line)
             os.fdatasync(file)  # before the entry takes effect
-        except OSError as error:
-            raise FileProblem.of(error, self.path, "the split log cannot be written", "free some space") from None
         if written < len(line):  # an incomplete line is not an entry
             raise FileProblem(f"{self.path}: the split log cannot be written completely; free some space")
         self._catch_up(file)

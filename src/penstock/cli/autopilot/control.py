@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.autopilot.options import placement_names, warn
-from penstock.cli.inputs import JsonOption, RunArgument, RunOption, RunsOption
+from penstock.cli.autopilot.options import warn
+from penstock.cli.inputs import JsonOption, RunArgument, RunOption, RunsOption, placement_names
 from penstock.cli.output import print_json, print_line
 from penstock.estimate.latency_models import load_models
 from penstock.model.status import PilotStatus

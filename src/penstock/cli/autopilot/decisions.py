@@ -11,7 +11,7 @@ from penstock.autopilot.control_target import Reading
 from penstock.autopilot.decision import likely_cause, model_changed, replay
 from penstock.autopilot.ledger import LEDGER, Decision, Episode, Inputs, LedgerContents, TaskMove, read_ledger
 from penstock.cli.formatting import plural
-from penstock.cli.inputs import JsonOption, RunArgument, RunOption, RunsOption, policy_names, refuse_outputs
+from penstock.cli.inputs import PICTURES, JsonOption, RunArgument, RunOption, RunsOption, policy_names, refuse_file
 from penstock.cli.output import console, number, print_json, print_line, print_note, table
 from penstock.cli.plots import BAR, BEST, GREY, panels, save_figure, tidy
 from penstock.cli.run_view import clock, milliseconds
@@ -42,7 +42,7 @@ def history(
 
     Example: penstock autopilot history --plot latency.png
     """
-    refuse_outputs(None, plot)
+    refuse_file(plot, PICTURES)
     info, book = open_ledger(run, runs)
     if plot is not None:
         plot_history(book, f"{info.application}: {info.run}", plot)

@@ -8,7 +8,7 @@ import typer
 
 from penstock.autopilot.guard import Guard
 from penstock.autopilot.pilot import Pilot, attach, caution
-from penstock.cli.inputs import policy_names
+from penstock.cli.inputs import placement_names
 from penstock.cli.output import print_note
 from penstock.estimate.latency import load_models
 from penstock.model.cluster import Cluster
@@ -17,12 +17,6 @@ from penstock.model.topology import Application
 from penstock.policies.registry import placement_policy
 from penstock.runtime.config import RunConfig
 from penstock.runtime.run import Run
-
-
-def placement_names(incomplete: str) -> list[str]:
-    """Complete the name of a placement policy."""
-    return [name for name in policy_names(incomplete) if name != "all"]
-
 
 AutopilotOption = Annotated[
     str | None,

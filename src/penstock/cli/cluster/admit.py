@@ -10,28 +10,10 @@ from msgspec.structs import asdict, replace
 
 from penstock.admission import Admitted, BookFile, Refused, find_unmet, replan
 from penstock.admission import admit as admit_to_book
-from penstock.cli.cluster.books import (
-    BOOK,
-    BookOption,
-    booking_in_words,
-    changes_json,
-    load_book,
-    print_changes,
-    share,
-    until_saved,
-)
+from penstock.cli import inputs
+from penstock.cli.cluster import books
 from penstock.cli.flows import find_application, with_parameters
 from penstock.cli.formatting import plural
-from penstock.cli.inputs import (
-    ApplicationArgument,
-    DryRunOption,
-    JsonOption,
-    ParametersOption,
-    SetOption,
-    chosen_parameters,
-    cluster_names,
-    policy_names,
-)
 from penstock.cli.output import console, number, print_json
 from penstock.model.book import Book, BookedPath, Booking
 from penstock.model.cluster import Cluster, machine_of
@@ -46,12 +28,15 @@ POLICY = "sparcle"
 ClusterArgument = Annotated[
     str | None,
     typer.Argument(
-        help="The cluster, a file or a built-in name; needed for the first application.", autocompletion=cluster_names
+        help="The cluster, a file or a built-in name; needed for the first application.",
+        autocompletion=inputs.cluster_names,
     ),
 ]
 NamedOption = Annotated[
     str | None,
-    typer.Option("--cluster", help="The cluster, if it is not the second argument.", autocompletion=cluster_names),
+    typer.Option(
+        "--cluster", help="The cluster, if it is not the second argument.", autocompletion=inputs.cluster_names
+    ),
 ]
 RateOption = Annotated[
     float | None,
@@ -74,7 +59,8 @@ NameOption = Annotated[str | None, typer.Option("--as", help="The name in the bo
 PolicyOption = Annotated[
     str | None,
     typer.Option(
-        help="Policy that places each path; default: sparcle; with --again: unchanged.", autocompletion=policy_names
+        help="Policy that places each path; default: sparcle; with --again: unchanged.",
+        autocompletion=inputs.policy_names,
     ),
 ]
 PathsOption = Annotated[int, typer.Option(help="Maximum paths.", min=1)]
@@ -90,10 +76,10 @@ AgainOption = Annotated[
 
 
 def admit(
-    application: ApplicationArgument,
+    application: inputs.ApplicationArgument,
     cluster: ClusterArgument = None,
-    parameter: SetOption = None,
-    parameters: ParametersOption = None,
+    parameter: inputs.SetOption = None,
+    parameters: inputs.ParametersOption = None,
     named: NamedOption = None,
     rate: RateOption = None,
     availability: AvailabilityOption = None,
@@ -106,9 +92,9 @@ def admit(
     estimate: EstimateOption = False,
     seed: SeedOption = None,
     again: AgainOption = False,
-    book: BookOption = BOOK,
-    dry_run: DryRunOption = False,
-    as_json: JsonOption = False,
+    book: books.BookOption = books.BOOK,
+    dry_run: inputs.DryRunOption = False,
+    as_json: inputs.JsonOption = False,
 ) -> None:
     """Admit an application to a cluster, or explain why it is rejected.
 
@@ -130,7 +116,7 @@ def admit(
         def decide(found: Book) -> Admitted | Refused:
             return replan(found, application, policy=policy, paths=paths, estimate=estimate)
     else:
-        text = with_parameters(application, chosen_parameters(parameter, parameters))
+        text = with_parameters(application, inputs.chosen_parameters(parameter, parameters))
         wanted = _wanted(text, rate, availability, best_effort, priority, pin, name)
 
         def decide(found: Book) -> Admitted | Refused:
@@ -157,13 +143,13 @@ def decide_and_save(
 
     def attempt() -> tuple[Book, Admitted | Refused]:
         there = file.exists()
-        before = _book(file, cluster) if create else load_book(path)
+        before = _book(file, cluster) if create else books.load_book(path)
         result = decide(before)
         if keep and isinstance(result, Admitted):
             file.save(result.book, before.version if there else None)
         return before, result
 
-    return until_saved(attempt)
+    return books.until_saved(attempt)
 
 
 def _one_of(cluster: str | None, named: str | None) -> str | None:
@@ -266,21 +252,23 @@ def _print(result: Admitted | Refused, before: Book, file: Path, dry_run: bool) 
         return
     booking = result.booking
     would = "would be admitted" if dry_run else "admitted"
-    console.print(f"[green]{would}[/] [bold]{booking.name}[/]: {booking_in_words(booking)}, paths by {booking.policy}")
+    console.print(
+        f"[green]{would}[/] [bold]{booking.name}[/]: {books.booking_in_words(booking)}, paths by {booking.policy}"
+    )
     enough = ", all that it offers" if booking.sated else ""
     console.print(f"  rate now {number(booking.rate_tps)}/s over {plural(len(booking.paths), 'path')}{enough}")
-    requested = "" if booking.availability is None else f", requested {share(booking.availability)}"
+    requested = "" if booking.availability is None else f", requested {books.share(booking.availability)}"
     what = "the rate" if booking.guaranteed else "one of them" if len(booking.paths) > 1 else "it"
-    often = share(booking.achieved_availability)
+    often = books.share(booking.achieved_availability)
     if result.at_most is not None:
-        often = f"at least {often} (estimated, between {often} and {share(result.at_most)}, seed {booking.seed})"
+        often = f"at least {often} (estimated, between {often} and {books.share(result.at_most)}, seed {booking.seed})"
     console.print(f"  {what} is available {often} of the time{requested}", soft_wrap=True)
     for position, path in enumerate(booking.paths):
         _print_path(position, path, booking)
     missed = find_unmet(result.book)
     if result.rates or missed:
         console.print("others:")
-        print_changes(result.rates, missed)
+        books.print_changes(result.rates, missed)
     if not dry_run:
         console.print(
             f"[dim]{file} is at version {result.book.version}; see it by penstock cluster book[/]", soft_wrap=True
@@ -318,6 +306,6 @@ def _as_json(result: Admitted | Refused, dry_run: bool) -> dict[str, object]:
         "estimated": result.at_most is not None,
         "paths": booking.paths,
         "version": result.book.version,
-        "others": changes_json(result.rates)["rates"],
+        "others": books.changes_json(result.rates)["rates"],
         "unmet": [missed._asdict() for missed in find_unmet(result.book)],
     }

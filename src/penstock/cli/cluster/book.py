@@ -11,7 +11,7 @@ from penstock.admission.reconciler.state import ReconcilerState, read_state
 from penstock.cli.cluster.books import BOOK, BookOption, booking_in_words, load_book, needed, print_changes, share
 from penstock.cli.drawing.usage import draw_usage
 from penstock.cli.formatting import plural
-from penstock.cli.inputs import JsonOption, refuse_svg
+from penstock.cli.inputs import SVG, JsonOption, refuse_file
 from penstock.cli.output import console, number, print_json, print_line, table, terminal_width
 from penstock.cli.svg.cluster import cluster_svg
 from penstock.model.book import Book, Booking
@@ -33,7 +33,7 @@ def book(
 
     Example: penstock cluster book --svg edge.svg
     """
-    refuse_svg(svg)
+    refuse_file(svg, SVG)
     found = load_book(path)
     used, state = measure_usage(found), read_state(path)
     if svg is not None:

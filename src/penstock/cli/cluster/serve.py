@@ -14,15 +14,15 @@ from penstock.admission import serve as serve_book
 from penstock.admission.reconciler.service import BookService
 from penstock.api.dataflow import Dataflow
 from penstock.cli.cluster.books import BOOK, BookOption, load_book
-from penstock.cli.flows import find_flow, flow_names, is_described
-from penstock.cli.follower import Interrupts
+from penstock.cli.flows import find_flow, is_described
+from penstock.cli.follower import STOPPING, Interrupts
 from penstock.cli.output import console, neutral, number, print_note, table
 from penstock.model.book import Booking
 from penstock.model.errors import InvalidInput
+from penstock.workloads.dataflows import DATAFLOWS
 
 PACE_S = 0.1  # between polls of signals and time
 DRAINING = "draining all paths; Ctrl-C again stops them at once"
-STOPPING = "stopping at once"
 ALARMING = ("backoff", "stuck", "down", "impossible")
 
 
@@ -107,7 +107,7 @@ def _flow(booking: Booking) -> Dataflow:
             f"the book does not name the program of {booking.name!r}: it was not admitted with penstock cluster admit"
         )
         raise InvalidInput("application", f"{problem}; use penstock.serve with its dataflow")
-    ready = is_described(booking.given) or booking.given.partition(":")[0] in flow_names("")
+    ready = is_described(booking.given) or booking.given.partition(":")[0] in DATAFLOWS
     rate = application.guaranteed_tps if ready and application.offered_tps is None else None
     return find_flow(booking.given, rate=rate, seed=booking.seed)
 

@@ -46,6 +46,10 @@ class Layering:
         """The number of components and bends."""
         return sum(len(layer) for layer in self.layers)
 
+    def layer_of(self, vertex: int) -> int:
+        """Return the number of a vertex's layer."""
+        return next(number for number, listed in enumerate(self.layers) if vertex in listed)
+
 
 def layer(topology: Topology) -> Layering:
     """Arrange a topology in layers."""

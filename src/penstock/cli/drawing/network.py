@@ -6,7 +6,7 @@ distinguished by the kinds of their neighbours, repeatedly while there are few k
 levels of a fat-tree.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from rich.cells import cell_len
@@ -170,15 +170,12 @@ def _bundle(ends: tuple[int, int], links: Sequence[Link], members: Mapping[int, 
     line = Text(f"  {plural(len(links), 'link'):<10} ")
     line.append(crop(span(members[ends[0]]), NAME_CELLS)).append(" ── ", "bright_black")
     line.append(crop(span(members[ends[1]]), NAME_CELLS))
-    speeds = Counter(link.bandwidth_mbps for link in links)
-    slow, fast = bandwidth(min(speeds)), bandwidth(max(speeds))
+    speeds = sorted({link.bandwidth_mbps for link in links})
     latencies = sorted({link.latency_ms for link in links})
-    line.append(f"  {slow}" if slow == fast else f"  {slow} to {fast}")
-    first, last = f"{latencies[0]:.3g}", f"{latencies[-1]:.3g}"
-    line.append(f", {first} ms" if first == last else f", {first} to {last} ms")
     often = sorted({link.failure_probability for link in links})
-    words = between([fails(probability) or "never fails" for probability in often])
-    return line.append(f", {words}") if often[-1] else line
+    facts = [between([bandwidth(speed) for speed in speeds]), between([f"{delay:.3g} ms" for delay in latencies])]
+    facts += [between([fails(probability) or "never fails" for probability in often])] if often[-1] else []
+    return line.append(f"  {', '.join(facts)}")
 
 
 def _range(numbers: Sequence[int]) -> str:

@@ -5,7 +5,7 @@ listed with their streams below them. Every component has one exit, from which i
 an entry of its own for each stream that arrives, with the stream's label: so a join can be read.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import permutations
@@ -63,17 +63,19 @@ def _styles(topology: Topology) -> dict[str, str]:
     return {component.name: f"bold black on {colours[component.name]}" for component in topology.components}
 
 
-def card(component: Component, narrow: bool) -> list[str]:
-    """Return the lines of a component's box."""
+def card(
+    component: Component, narrow: bool, fit: Callable[[str], str] = lambda text: crop(text, NAME_CELLS)
+) -> list[str]:
+    """Return the lines of a component's box; `fit` shortens what may be long."""
     where = f" on {component.place}" if component.place else ""
     costs = [duration(component.cpu), size(component.memory_mb * 1e6)]
     lines = [
-        f"{crop(component.name, NAME_CELLS)} ×{component.parallelism}",
-        crop(component.kind + where, NAME_CELLS),
+        f"{fit(component.name)} ×{component.parallelism}",
+        fit(component.kind + where),
         *(costs if narrow else [" · ".join(costs)]),
     ]
     needs = ", ".join(f"{name} {amount:.3g}" for name, amount in component.resources.items())
-    return [*lines, crop(needs, NAME_CELLS)] if needs else lines
+    return [*lines, fit(needs)] if needs else lines
 
 
 @dataclass
@@ -237,14 +239,11 @@ class Sketch:
                 count += low < self.exits[second] < high
         return count
 
-    def _layer_of(self, vertex: int) -> int:
-        return next(number for number, listed in enumerate(self.layering.layers) if vertex in listed)
-
     def _cell(self, along: int, across: int) -> tuple[int, int]:
         return (along, across) if self.down else (across, along)
 
     def _paint_segment(self, canvas: Canvas, segment: Segment) -> None:
-        number = self._layer_of(segment.source)
+        number = self.layering.layer_of(segment.source)
         leave = self.layer_at[number] + self.layer_size[number]
         if self._is_bend(segment.source):
             leave -= self.layer_size[number]
@@ -261,7 +260,7 @@ class Sketch:
         canvas.line(self._cell(trunk, into), self._cell(arrive, into), segment.source)
 
     def _paint_box(self, canvas: Canvas, vertex: int, style: str) -> None:
-        number = self._layer_of(vertex)
+        number = self.layering.layer_of(vertex)
         row, column = self._cell(self.layer_at[number], self.starts[vertex])
         height, width = self._cell(self.layer_size[number], self.sizes[vertex])
         canvas.box(row, column, height, width, "")
@@ -278,7 +277,7 @@ class Sketch:
         if self._is_bend(segment.target):
             return
         label = self.labels[segment.stream]
-        row, column = self._cell(self.layer_at[self._layer_of(segment.target)] - 1, self.entries[segment])
+        row, column = self._cell(self.layer_at[self.layering.layer_of(segment.target)] - 1, self.entries[segment])
         if self.down:
             canvas.write(row, column, "▼", LINE)
             canvas.write(row - 1, column - cell_len(label) // 2, label)

@@ -31,7 +31,7 @@ def draw_usage(cluster: Cluster, used: Fullness, width: int) -> list[Text]:
 
 def draw_bars(elements: Mapping[str, str], used: Fullness, width: int) -> list[Text]:
     """Return a bar for every element, with what each is like; of many, for the fullest."""
-    names = sorted(elements, key=lambda name: -_amount(used.get(name)))[:MOST] if len(elements) > MOST else elements
+    names = sorted(elements, key=lambda name: -amount(used.get(name)))[:MOST] if len(elements) > MOST else elements
     longest = max(
         min(cell_len(name), max(12, width - BESIDE)) for name in names
     )  # never cropped, so that it can be copied
@@ -59,5 +59,6 @@ def colour(share: float) -> str:
     return "red" if share >= FULL else "yellow" if share >= HIGH else "green"
 
 
-def _amount(share: float | None) -> float:
+def amount(share: float | None) -> float:
+    """Return a share that sorts failed elements before full ones."""
     return 2.0 if share is None else share

@@ -1,40 +1,24 @@
 """`penstock lab reproduce`: run the experiments of a paper's figures, and check its claims."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from penstock.cli.inputs import JsonOption, MasterOption
-from penstock.cli.output import console, errors, print_json, table
+from penstock.cli.inputs import JsonOption, MasterOption, completing
+from penstock.cli.output import console, print_json, table
+from penstock.cli.progress import tracking
+from penstock.experiments import reproduction
 from penstock.experiments.figure import Claim, Figure
 from penstock.experiments.live_cases import live_session, reproduce_live
-from penstock.experiments.reproduction import (
-    WORKS,
-    Reproduced,
-    chosen,
-    claims_table,
-    figures_of,
-    keep,
-    put_table,
-    read_claims,
-)
-from penstock.experiments.reproduction import reproduce as run_figures
 from penstock.pipeline.session import session
 from penstock.runtime.storage.run_folder import refuse_unwritable
 
 PAPERS = Path("papers")
-
-
-def work_names(incomplete: str) -> list[str]:
-    """Complete the name of a work."""
-    return [name for name in WORKS if name.startswith(incomplete)]
 
 
 def reproduce(
@@ -43,7 +27,7 @@ def reproduce(
         typer.Argument(
             help="potus (routing), hone (sending), predictive (learnt latencies), sparcle (placement in networks) "
             "or tata (learned placement).",
-            autocompletion=work_names,
+            autocompletion=completing(*reproduction.WORKS),
         ),
     ],
     figure: Annotated[
@@ -70,24 +54,25 @@ def reproduce(
 
     Example: penstock lab reproduce potus --quick
     """
-    figures = figures_of(work)
+    figures = reproduction.figures_of(work)
     if figure == ["list"]:
         _print_figures(figures, as_json)
         return
-    selected = chosen([one for one in figures if figure or not (quick and one.live)], figure or [])
+    selected = reproduction.chosen([one for one in figures if figure or not (quick and one.live)], figure or [])
     folder = output or PAPERS / work / "results" / ("quick" if quick else "")
     refuse_unwritable(folder, "--output")
-    found: list[Reproduced] = []
+    found: list[reproduction.Reproduced] = []
     written: list[Path] = []
     for live in (False, True):  # the results of sweeps are saved before long live runs start
         if part := [one for one in selected if one.live is live]:
             run = _run_live if live else _run_swept
             found.append(run(part, quick, master, seed, folder, as_json))
-            written = [*written[:-1], *keep(folder, part, found[-1])]
+            written = [*written[:-1], *reproduction.keep(folder, part, found[-1])]
     claims = [claim for one in found for claim in one.claims]
     cases = sum(one.cases for one in found)
     page = PAPERS / work / "README.md"
-    if output is None and not quick and put_table(page, claims_table(read_claims(folder / "claims.csv"))):
+    claimed = reproduction.claims_table(reproduction.read_claims(folder / "claims.csv"))
+    if output is None and not quick and reproduction.put_table(page, claimed):
         written.append(page)
     if as_json:
         print_json({"work": work, "cases": cases, "claims": [_as_json(one) for one in claims],
@@ -99,38 +84,19 @@ def reproduce(
 
 def _run_swept(
     figures: Sequence[Figure], quick: bool, master: str | None, seed: int, _folder: Path, quiet: bool
-) -> Reproduced:
+) -> reproduction.Reproduced:
     """Run the cases of figures as one Spark job."""
-    with _show_progress(quiet) as show, session("reproduce", master) as spark:
+    with tracking("starting Spark", quiet) as show, session("reproduce", master) as spark:
         doing = f"reproducing on {spark.sparkContext.master}"
-        return run_figures(spark, figures, quick, seed, lambda done, total: show(done, total, doing))
+        return reproduction.reproduce(spark, figures, quick, seed, lambda done, total: show(done, total, doing))
 
 
 def _run_live(
     figures: Sequence[Figure], quick: bool, master: str | None, seed: int, folder: Path, quiet: bool
-) -> Reproduced:
+) -> reproduction.Reproduced:
     """Run the cases of live figures one after another."""
-    with _show_progress(quiet) as show, live_session(master):
+    with tracking("starting Spark", quiet) as show, live_session(master):
         return reproduce_live(figures, quick, seed, folder, show)
-
-
-@contextmanager
-def _show_progress(quiet: bool) -> Iterator[Callable[[int, int, str], None]]:
-    """Yield a function that shows the completed cases: a bar on a terminal, else a line per step."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    step = ""
-    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
-        bar = progress.add_task("starting Spark", total=None)
-
-        def show(done: int, total: int, what: str) -> None:
-            nonlocal step
-            progress.update(bar, description=what or step, completed=done, total=total)
-            if what and what != step:
-                step = what
-                if not quiet and not errors.is_terminal:
-                    errors.print(what, soft_wrap=True)
-
-        yield show
 
 
 def _as_json(claim: Claim) -> dict[str, object]:

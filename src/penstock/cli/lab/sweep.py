@@ -6,25 +6,12 @@ from typing import Annotated
 
 import pandas as pd
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from penstock.cli import inputs
 from penstock.cli.flows import find_application
-from penstock.cli.inputs import (
-    JsonOption,
-    MasterOption,
-    ObjectiveOption,
-    ParametersOption,
-    PoliciesOption,
-    SetOption,
-    application_names,
-    chosen_objective,
-    chosen_parameters,
-    chosen_policies,
-    cluster_names,
-    policy_names,
-)
-from penstock.cli.output import console, duration, errors, policy_cell, print_json, print_line, table
+from penstock.cli.output import console, duration, policy_cell, print_json, print_line, table
 from penstock.cli.plots import plot_sweep
+from penstock.cli.progress import tracking
 from penstock.experiments.sweep import Case, ratios, summary, sweep_cases
 from penstock.experiments.sweep import sweep as run_sweep
 from penstock.model.cluster import Cluster
@@ -42,16 +29,18 @@ MEASURES = {"throughput": "throughput_tps", "delay": "delay_ms", "traffic": "tra
 CLUSTERS = [f"hetero:machines={machines},seed={{seed}}" for machines in (4, 8, 16)]
 
 ApplicationArgument = Annotated[
-    str | None, typer.Argument(help="A file or a built-in name.", autocompletion=application_names)
+    str | None, typer.Argument(help="A file or a built-in name.", autocompletion=inputs.application_names)
 ]
 ClusterOption = Annotated[
     list[str] | None,
     typer.Option(
-        help="A file or a built-in name in which {seed} is the seed; repeatable.", autocompletion=cluster_names
+        help="A file or a built-in name in which {seed} is the seed; repeatable.", autocompletion=inputs.cluster_names
     ),
 ]
 SeedsOption = Annotated[int, typer.Option(help="Number of seeds: 0, 1, …", min=1)]
-BaselineOption = Annotated[str, typer.Option(help="Policy that ratios are relative to.", autocompletion=policy_names)]
+BaselineOption = Annotated[
+    str, typer.Option(help="Policy that ratios are relative to.", autocompletion=inputs.policy_names)
+]
 TataOption = Annotated[
     Path | None, typer.Option(help="Folder of the TATA data set, instead of APPLICATION and --cluster.")
 ]
@@ -61,18 +50,18 @@ OutputOption = Annotated[Path | None, typer.Option(help="New folder for results 
 
 def sweep(
     application: ApplicationArgument = None,
-    parameter: SetOption = None,
-    parameters: ParametersOption = None,
+    parameter: inputs.SetOption = None,
+    parameters: inputs.ParametersOption = None,
     cluster: ClusterOption = None,
-    policy: PoliciesOption = None,
-    objective: ObjectiveOption = "throughput",
+    policy: inputs.PoliciesOption = None,
+    objective: inputs.ObjectiveOption = "throughput",
     seeds: SeedsOption = 5,
     baseline: BaselineOption = "round-robin",
     tata: TataOption = None,
     pairs: PairsOption = 5,
-    master: MasterOption = None,
+    master: inputs.MasterOption = None,
     output: OutputOption = None,
-    as_json: JsonOption = False,
+    as_json: inputs.JsonOption = False,
 ) -> None:
     """Compare policies on many clusters and seeds.
 
@@ -82,18 +71,23 @@ def sweep(
 
     Example: penstock lab sweep word-count --cluster li-10 --cluster tata-3 --policy all --policy optimal:seconds=2
     """
-    names = list(dict.fromkeys([*chosen_policies([baseline]), *chosen_policies(policy or ["all"])]))
+    names = list(dict.fromkeys([*inputs.chosen_policies([baseline]), *inputs.chosen_policies(policy or ["all"])]))
     if (application is None) == (tata is None):
         raise InvalidInput("application", "expected an application or --tata, one of the two; name one")
-    chosen = chosen_parameters(parameter, parameters)
+    chosen = inputs.chosen_parameters(parameter, parameters)
     if tata is None:
-        instances = _instances(find_application(str(application), chosen), cluster or CLUSTERS, seeds)
+        wanted = find_application(str(application), chosen)
+        instances = [
+            (wanted, find_cluster(text.replace("{seed}", str(seed))), seed)
+            for text in cluster or CLUSTERS
+            for seed in range(seeds)
+        ]
     elif chosen:
         raise InvalidInput("set", f"expected none with --tata, got {next(iter(chosen))!r}; leave it out")
     else:
         instances = validation_pairs(tata, pairs)
     model = "tata" if tata else "planning"
-    work = sweep_cases(instances, names, chosen_objective(objective), model)
+    work = sweep_cases(instances, names, inputs.chosen_objective(objective), model)
     title = "TATA validation pairs" if tata else str(application)
     folder = _folder(output, "tata" if tata else Path(str(application)).stem)
     compared, summed = _run(work, master, baseline, quiet=as_json)
@@ -111,14 +105,6 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _instances(application: Application, clusters: list[str], seeds: int) -> Instances:
-    return [
-        (application, find_cluster(text.replace("{seed}", str(seed))), seed)
-        for text in clusters
-        for seed in range(seeds)
-    ]
-
-
 def _folder(output: Path | None, name: str) -> Path:
     """Return the folder of the results; reject one that is not empty or not writable before any work is done."""
     folder = output or Path("results") / f"sweep-{name}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -129,16 +115,10 @@ def _folder(output: Path | None, name: str) -> Path:
 
 
 def _run(work: list[Case], master: str | None, baseline: str, quiet: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
-        bar = progress.add_task("starting Spark", total=len(work))
-        with session("sweep", master) as spark:
-            progress.update(bar, description=f"sweeping on {spark.sparkContext.master}")
-            if not quiet and not errors.is_terminal:
-                errors.print(f"sweeping {len(work)} cases on {spark.sparkContext.master}")
-            results = run_sweep(spark, work, lambda done, total: progress.update(bar, completed=done, total=total))
-            compared = ratios(results, baseline)
-            return compared.toPandas(), summary(compared).toPandas()
+    with tracking("starting Spark", quiet) as show, session("sweep", master) as spark:
+        doing = f"sweeping {len(work)} cases on {spark.sparkContext.master}"
+        compared = ratios(run_sweep(spark, work, lambda done, total: show(done, total, doing)), baseline)
+        return compared.toPandas(), summary(compared).toPandas()
 
 
 def _keep(folder: Path, compared: pd.DataFrame, summed: pd.DataFrame, baseline: str, title: str) -> None:

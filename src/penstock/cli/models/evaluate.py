@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from penstock.cli.inputs import JsonOption, MasterOption, refuse_outputs
+from penstock.cli.inputs import PICTURES, JsonOption, MasterOption, refuse_file
 from penstock.cli.models.train import TablesArgument, percent_or_dash, working
 from penstock.cli.output import console, duration, print_json, print_line, table
 from penstock.cli.plots import BAR, BEST, GREY, panels, save_figure
@@ -44,7 +44,7 @@ def evaluate(
 
     Example: penstock models evaluate latency other-tables --model word-count.npz --plot accuracy.png
     """
-    refuse_outputs(None, plot, str(tables))
+    refuse_file(plot, PICTURES, str(tables))
     models = load_models(model)
     with working(tables, master, quiet=as_json) as (spark, log_step):
         compared, known = evaluate_latency(spark, tables, models, in_sample=in_sample, step=log_step)

@@ -46,34 +46,22 @@ def tables(
 
     Example: penstock models tables --input runs/word-count-20250131-142501 --output tables
     """
-    summary = _run(folder_read(telemetry, runs), output, stream, follow, window, lateness, master, quiet=as_json)
+    read = folder_read(telemetry, runs)
+    refuse_master(master)
+    refuse_unwritable(output, "--output")
+    place, below = check(read, window, lateness, follow)  # rejects invalid input before Spark starts
+    refuse_within(output, read, place)
+    if not follow:
+        _warn_unfinished(place)
+    brief = not follow and is_small(place, below)
+    with on_spark("pipeline", read, master, as_json, SETTINGS, brief) as (spark, log_step):
+        summary = run_pipeline(
+            spark, read, output, window_s=window, stream=stream, follow=follow, lateness_s=lateness, step=log_step
+        )
     if as_json:
         print_json(summary)
     else:
         _show(summary, output)
-
-
-def _run(
-    telemetry: Path,
-    output: Path,
-    stream: bool,
-    follow: bool,
-    window: float,
-    lateness: float,
-    master: str | None,
-    quiet: bool,
-) -> Summary:
-    refuse_master(master)
-    refuse_unwritable(output, "--output")
-    place, below = check(telemetry, window, lateness, follow)  # rejects invalid input before Spark starts
-    refuse_within(output, telemetry, place)
-    if not follow:
-        _warn_unfinished(place)
-    brief = not follow and is_small(place, below)
-    with on_spark("pipeline", telemetry, master, quiet, SETTINGS, brief) as (spark, log_step):
-        return run_pipeline(
-            spark, telemetry, output, window_s=window, stream=stream, follow=follow, lateness_s=lateness, step=log_step
-        )
 
 
 def _warn_unfinished(folder: Path) -> None:

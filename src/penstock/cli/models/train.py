@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.markup import escape
 
-from penstock.cli.inputs import JsonOption, MasterOption, SeedOption, refuse_master
+from penstock.cli.inputs import JsonOption, MasterOption, SeedOption, refuse_file, refuse_master
 from penstock.cli.output import console, print_json, print_line, table
 from penstock.cli.spark import on_spark
 from penstock.estimate.latency_models import save_models
@@ -93,10 +93,7 @@ def report_damage(tables: Path) -> Iterator[None]:
 def _refuse(output: Path, kind: str) -> None:
     if kind not in KINDS:
         raise UnknownName("kind", f"no kind of model is named {kind!r}; {nearest(kind, KINDS)}")
-    if output.suffix.lower() != ".npz":
-        raise FileProblem(f"{output}: expected a name that ends in .npz; rename it")
-    if not output.absolute().parent.is_dir():
-        raise FileProblem(f"{output}: cannot be written, {output.parent} is not a folder; choose another place")
+    refuse_file(output, (".npz",))
 
 
 def _show(made: Training, output: Path) -> None:

@@ -7,17 +7,8 @@ from typing import Annotated
 import typer
 from msgspec.structs import replace
 
+from penstock.cli import inputs
 from penstock.cli.formatting import changed_texts
-from penstock.cli.inputs import (
-    JsonOption,
-    RoutingOption,
-    RunOption,
-    RunsOption,
-    SendingOption,
-    SlotOption,
-    naming,
-    plan_file,
-)
 from penstock.cli.output import console, duration, print_json, print_line, table
 from penstock.cli.runs.waiting import showing_checkpoint
 from penstock.model.errors import FileProblem, InvalidInput
@@ -33,13 +24,13 @@ from penstock.runtime.storage.run_folder import RunInfo, find_running
 
 def apply(
     plan: Annotated[Path | None, typer.Argument(help="A plan file for the same application and cluster.")] = None,
-    run: RunOption = None,
-    routing: RoutingOption = None,
-    sending: SendingOption = None,
-    slot_ms: SlotOption = None,
+    run: inputs.RunOption = None,
+    routing: inputs.RoutingOption = None,
+    sending: inputs.SendingOption = None,
+    slot_ms: inputs.SlotOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would change.")] = False,
-    runs: RunsOption = Path("runs"),
-    as_json: JsonOption = False,
+    runs: inputs.RunsOption = Path("runs"),
+    as_json: inputs.JsonOption = False,
 ) -> None:
     """Change a running application to another plan or other tuple policies.
 
@@ -51,13 +42,13 @@ def apply(
     """
     if plan is None and routing is None and sending is None and slot_ms is None:
         raise InvalidInput("plan", "expected a plan file, --routing, --sending or --slot-ms, got none; name one")
-    wanted = None if plan is None else plan_file(plan)
+    wanted = None if plan is None else inputs.plan_file(plan)
     info = find_running(run, runs)
     now = ask(info, GetStatus())
     changes = []
     if wanted is not None and plan is not None:
         refuse_other(info, now, wanted, plan)
-        with naming(plan):
+        with inputs.naming(plan):
             changes = changed_tasks(now, wanted)
     planned = now.tuples if wanted is None else over(now.tuples, wanted.tuples)
     tuples = changed(planned, routing, sending, slot_ms)

@@ -8,21 +8,9 @@ import typer
 
 from penstock.calibration import Calibration, Measured
 from penstock.calibration.calibrator import Calibrator
+from penstock.cli import inputs
 from penstock.cli.app_spec import flow_of
-from penstock.cli.inputs import (
-    JsonOption,
-    MasterOption,
-    ParametersOption,
-    RunsOption,
-    SeedOption,
-    SetOption,
-    chosen_parameters,
-    cluster_names,
-    policy_names,
-    refuse_master,
-    refuse_numbers,
-)
-from penstock.cli.output import console, number, print_json, print_line, print_note, table
+from penstock.cli.output import console, note_unless, number, print_json, print_line, table
 from penstock.model.errors import FileProblem, InvalidInput
 from penstock.model.topology import Application
 from penstock.policies.registry import placement_policy
@@ -43,14 +31,16 @@ WhatArgument = Annotated[
 OutputOption = Annotated[Path, typer.Option(help="Folder for the three files.")]
 EmulateOption = Annotated[
     str | None,
-    typer.Option(help="Cluster on which to emulate APP, a file or a built-in name.", autocompletion=cluster_names),
+    typer.Option(
+        help="Cluster on which to emulate APP, a file or a built-in name.", autocompletion=inputs.cluster_names
+    ),
 ]
 SlotsOption = Annotated[
     int | None, typer.Option(help="Worker processes, without --emulate; default: the number of cores.", min=1)
 ]
 PolicyOption = Annotated[
     str | None,
-    typer.Option(help="Policy that places the tasks of APP; default: round-robin.", autocompletion=policy_names),
+    typer.Option(help="Policy that places the tasks of APP; default: round-robin.", autocompletion=inputs.policy_names),
 ]
 RateOption = Annotated[float | None, typer.Option(help="Tuples per second that the sources of APP emit.")]
 DurationOption = Annotated[float, typer.Option(help="Seconds to run APP.")]
@@ -68,11 +58,11 @@ ProbeOption = Annotated[
 
 def calibrate(
     what: WhatArgument = None,
-    parameter: SetOption = None,
-    parameters: ParametersOption = None,
+    parameter: inputs.SetOption = None,
+    parameters: inputs.ParametersOption = None,
     output: OutputOption = Path("calibrated"),
     emulate: EmulateOption = None,
-    master: MasterOption = None,
+    master: inputs.MasterOption = None,
     slots: SlotsOption = None,
     policy: PolicyOption = None,
     rate: RateOption = None,
@@ -80,9 +70,9 @@ def calibrate(
     settle: SettleOption = 2.0,
     application: ApplicationOption = None,
     probe: ProbeOption = None,
-    seed: SeedOption = 0,
-    runs: RunsOption = Path("runs"),
-    as_json: JsonOption = False,
+    seed: inputs.SeedOption = 0,
+    runs: inputs.RunsOption = Path("runs"),
+    as_json: inputs.JsonOption = False,
 ) -> None:
     """Measure the costs of components, streams, network and engine.
 
@@ -92,17 +82,17 @@ def calibrate(
 
     Example: penstock sim calibrate word-count --emulate hetero-small --rate 200 --duration 30 --output measured
     """
-    refuse_master(master)
+    inputs.refuse_master(master)
     refuse_unwritable(output, "--output")
     info = _find_run(what, runs)
     _refuse_beside(info, emulate=emulate, policy=policy, rate=rate, set=parameter, parameters=parameters)
     _refuse_beside(None if info is not None else what, application=application)
-    calibrator = Calibrator(master, slots, probe is not False, settle, _StepPrinter(as_json))
+    calibrator = Calibrator(master, slots, probe is not False, settle, note_unless(as_json))
     if info is not None:
         found = _of_run(calibrator, info, application, probe)
     else:
-        refuse_numbers(rate=rate, duration=duration)
-        spec = AppSpec(app=what or "", rate_tps=rate, parameters=chosen_parameters(parameter, parameters))
+        inputs.refuse_numbers(rate=rate, duration=duration)
+        spec = AppSpec(app=what or "", rate_tps=rate, parameters=inputs.chosen_parameters(parameter, parameters))
         found = _of_application(calibrator, spec, emulate, policy, duration, seed)
     files = found.save(output)
     if as_json:
@@ -110,17 +100,6 @@ def calibrate(
         print_json({**facts, "files": {part: str(path) for part, path in files.items()}})
     else:
         _show(found, [str(path) for path in files.values()])
-
-
-class _StepPrinter:
-    """Prints each step to stderr."""
-
-    def __init__(self, quiet: bool) -> None:
-        self._quiet = quiet
-
-    def __call__(self, text: str) -> None:
-        if not self._quiet:
-            print_note(text)
 
 
 def _find_run(what: str | None, runs: Path) -> RunInfo | None:

@@ -7,20 +7,11 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from penstock.cli import inputs
 from penstock.cli.flows import both
 from penstock.cli.formatting import plural
-from penstock.cli.inputs import (
-    JsonOption,
-    ParametersOption,
-    RunsOption,
-    SeedOption,
-    SetOption,
-    application_names,
-    chosen_parameters,
-    cluster_names,
-    refuse_numbers,
-)
-from penstock.cli.output import duration, number, print_json, print_line, print_note
+from penstock.cli.output import duration, note_unless, number, print_json, print_line, print_note
+from penstock.cli.sim import scenario
 from penstock.cli.sim.calibrate import application_of
 from penstock.exploration.guarded_exploration import Limits
 from penstock.exploration.index import INDEX, RUNS, Explored, Index, Trials
@@ -38,10 +29,11 @@ USUAL_WINDOW_S = 30.0  # also the default of the pipeline
 
 ApplicationArgument = Annotated[
     str | None,
-    typer.Argument(metavar="APP", help="An application: a file or a name.", autocompletion=application_names),
+    typer.Argument(metavar="APP", help="An application: a file or a name.", autocompletion=inputs.application_names),
 ]
 ClusterArgument = Annotated[
-    str | None, typer.Argument(metavar="CLUSTER", help="A cluster: a file or a name.", autocompletion=cluster_names)
+    str | None,
+    typer.Argument(metavar="CLUSTER", help="A cluster: a file or a name.", autocompletion=inputs.cluster_names),
 ]
 RunOption = Annotated[
     str | None,
@@ -67,7 +59,6 @@ RatesOption = Annotated[
 MarginOption = Annotated[
     float, typer.Option(help="Spare capacity that a placement must have, as a share of its load.", min=0)
 ]
-CostsOption = Annotated[Path | None, typer.Option(help="Costs of the engine, from penstock sim calibrate.")]
 SampleOption = Annotated[
     float | None, typer.Option(help="Tuples traced per second, per source task, on the twin; default: 20.", min=0.001)
 ]
@@ -83,8 +74,8 @@ MostLatencyOption = Annotated[
 def explore(
     application: ApplicationArgument = None,
     cluster: ClusterArgument = None,
-    parameter: SetOption = None,
-    parameters: ParametersOption = None,
+    parameter: inputs.SetOption = None,
+    parameters: inputs.ParametersOption = None,
     run: RunOption = None,
     output: OutputOption = Path("explored"),
     placements: PlacementsOption = 40,
@@ -93,13 +84,13 @@ def explore(
     window: WindowOption = USUAL_WINDOW_S,
     rates: RatesOption = None,
     margin: MarginOption = 0.2,
-    costs: CostsOption = None,
+    costs: scenario.CostsOption = None,
     sample: SampleOption = None,
     moves: MovesOption = None,
     most_latency: MostLatencyOption = None,
-    seed: SeedOption = 0,
-    runs: RunsOption = Path("runs"),
-    as_json: JsonOption = False,
+    seed: inputs.SeedOption = 0,
+    runs: inputs.RunsOption = Path("runs"),
+    as_json: inputs.JsonOption = False,
 ) -> None:
     """Try random placements and write their telemetry.
 
@@ -113,9 +104,12 @@ def explore(
     refuse_unwritable(output, "--output")
     _refuse_explored(output)
     _refuse_times(hold, settle, window)
-    tried = _PlacementPrinter(placements, as_json)
-    trials = Trials(placements, hold, window if settle is None else settle, window, margin, seed, tried)
-    chosen = chosen_parameters(parameter, parameters)
+    note = note_unless(as_json)
+    before = window if settle is None else settle
+    trials = Trials(
+        placements, hold, before, window, margin, seed, lambda *tried: note(_placement_in_words(placements, *tried))
+    )
+    chosen = inputs.chosen_parameters(parameter, parameters)
     known = Costs() if costs is None else load_costs(costs)
     if run is not None:
         _refuse_live(application, cluster, rates, sample, chosen)
@@ -137,7 +131,7 @@ def explore(
 
 
 def _refuse_times(hold: float, settle: float | None, window: float) -> None:
-    refuse_numbers(window=window, hold=hold)
+    inputs.refuse_numbers(window=window, hold=hold)
     if settle is not None and not 0 <= settle < float("inf"):
         raise InvalidInput("settle", f"expected a number ≥ 0, got {settle:g}; choose another --settle")
     if abs(hold / window - round(hold / window)) > 1e-9 or hold < window:
@@ -188,7 +182,7 @@ def _loaded(application: Application, rates: str | None) -> tuple[Application, t
 
 
 def _seconds(milliseconds: float | None) -> float | None:
-    refuse_numbers(most_latency=milliseconds)
+    inputs.refuse_numbers(most_latency=milliseconds)
     return None if milliseconds is None else milliseconds / 1e3
 
 
@@ -209,20 +203,11 @@ def _live(run: str, runs: Path, output: Path, costs: Costs, limits: Limits, tria
     return index
 
 
-class _PlacementPrinter:
-    """Prints a line for each placement that was tried."""
-
-    def __init__(self, placements: int, quiet: bool) -> None:
-        self._placements = placements
-        self._quiet = quiet
-
-    def __call__(self, name: str, found: Explored) -> None:
-        if self._quiet:
-            return
-        latency = "no tuple was completed" if found.mean_s is None else f"mean latency {duration(found.mean_s)}"
-        where = f"{found.machines} machine{'s' if found.machines > 1 else ''}"
-        text = f"{name} of {self._placements}: {where}, {number(sum(found.rates.values()))} tuples/s, {latency}"
-        print_note(text)
+def _placement_in_words(placements: int, name: str, found: Explored) -> str:
+    """Describe a placement that was tried."""
+    latency = "no tuple was completed" if found.mean_s is None else f"mean latency {duration(found.mean_s)}"
+    tuples = f"{number(sum(found.rates.values()))} tuples/s"
+    return f"{name} of {placements}: {plural(found.machines, 'machine')}, {tuples}, {latency}"
 
 
 def _conclude(index: Index, path: Path | None) -> None:

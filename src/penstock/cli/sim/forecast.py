@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from penstock.cli.formatting import plural
-from penstock.cli.inputs import JsonOption, refuse_outputs
+from penstock.cli.inputs import PICTURES, JsonOption, completing, refuse_file
 from penstock.cli.output import console, duration, number, policy_cell, print_json, print_line, table
 from penstock.cli.plots import BEST, GREY, panels, save_figure, tidy
 from penstock.cli.progress import counting
@@ -38,11 +38,6 @@ class Backtest(NamedTuple):
     seconds: float
 
 
-def forecaster_names(incomplete: str) -> list[str]:
-    """Complete the name of a forecaster."""
-    return [name for name in (*names(PolicyKind.FORECAST), "all") if name.startswith(incomplete)]
-
-
 def forecast(
     trace: Annotated[
         list[str],
@@ -57,7 +52,7 @@ def forecast(
         list[str] | None,
         typer.Option(
             help="Forecaster, NAME or NAME:PARAMETER=VALUE; repeatable; all: all others; default: all.",
-            autocompletion=forecaster_names,
+            autocompletion=completing(*names(PolicyKind.FORECAST), "all"),
         ),
     ] = None,
     lead: Annotated[int, typer.Option(help="Slots to forecast ahead.", min=1)] = 1,
@@ -83,7 +78,7 @@ def forecast(
 
     Example: penstock sim forecast diurnal:rate=8,period=600 --forecaster kalman --forecaster ewma:alpha=0.4
     """
-    refuse_outputs(None, plot, *trace)
+    refuse_file(plot, PICTURES, *trace)
     names, left_out = chosen_forecasters(forecaster or ["all"])
     found = [find_series(text, slot, slots, seed) for text in trace]
     tried = list(_with_progress(found, names, lead, seed, quiet=as_json))

@@ -1,6 +1,6 @@
 """What `penstock sim slotted` and `penstock sim twin` simulate: options, application, cluster, placement, arrivals."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -8,7 +8,7 @@ import typer
 
 from penstock.api.sources.pace import ArrivalProcess
 from penstock.cli.flows import both
-from penstock.cli.inputs import check_policies_in, naming, plan_file, policy_names
+from penstock.cli.inputs import check_policies_in, completing, naming, plan_file, policy_names
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput
 from penstock.model.placement import Infeasible, Placement
@@ -21,27 +21,18 @@ from penstock.workloads.arrivals import Replay, arrivals
 USUAL_POLICY = "t-heron"
 
 
-def _completer(kind: str, *more: str) -> Callable[[str], list[str]]:
-    """Return a function that completes the name of a policy of a kind."""
-
-    def complete(incomplete: str) -> list[str]:
-        return [name for name in (*names(PolicyKind(kind)), *more) if name.startswith(incomplete)]
-
-    return complete
-
-
 RoutingsOption = Annotated[
     list[str] | None,
     typer.Option(
         help="Routing policy, NAME or NAME:PARAMETER=VALUE; repeatable; all: all others; default: the plan's, or all.",
-        autocompletion=_completer("routing", "all"),
+        autocompletion=completing(*names(PolicyKind.ROUTING), "all"),
     ),
 ]
 SendingOption = Annotated[
     str | None,
     typer.Option(
         help="Sending policy, which orders a machine's out-queues, with --link; default: the plan's, or fifo.",
-        autocompletion=_completer("sending"),
+        autocompletion=completing(*names(PolicyKind.SENDING)),
     ),
 ]
 ArrivalsOption = Annotated[
@@ -77,7 +68,7 @@ ForecasterOption = Annotated[
     str | None,
     typer.Option(
         help="Forecaster of what they see; default: the actual arrivals; alone: one slot ahead.",
-        autocompletion=_completer("forecast"),
+        autocompletion=completing(*names(PolicyKind.FORECAST)),
     ),
 ]
 LinkOption = Annotated[

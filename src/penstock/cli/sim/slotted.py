@@ -6,40 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.api.sources.pace import ArrivalProcess
+from penstock.cli import inputs
 from penstock.cli.formatting import plural
-from penstock.cli.inputs import (
-    ApplicationArgument,
-    ClusterArgument,
-    JsonOption,
-    ParametersOption,
-    SetOption,
-    chosen_parameters,
-    naming,
-    refuse_outputs,
-)
 from penstock.cli.output import console, number, policy_cell, print_json, print_line, table
 from penstock.cli.plots import BEST, GREY, panels, save_figure, tidy
 from penstock.cli.progress import counting
-from penstock.cli.sim.scenario import (
-    ArrivalsOption,
-    CheckOption,
-    ForecasterOption,
-    LinkOption,
-    LookAheadOption,
-    PlanOption,
-    PlotOption,
-    PolicyOption,
-    RoutingsOption,
-    SeedsOption,
-    SendingOption,
-    SlotOption,
-    SlotsOption,
-    WarmUpOption,
-    find_arrivals,
-    find_scenario,
-)
-from penstock.experiments.pictures import Axes
+from penstock.cli.sim import scenario
+from penstock.experiments.pictures import DASHES, Axes
 from penstock.model.errors import InvalidInput
 from penstock.model.plan import Plan
 from penstock.policies.registry import forecaster as make_forecaster
@@ -65,7 +38,6 @@ NARROW = ("response\nms", "p99\nms", "cost\n/slot", "× least", "backlog", "left
 NARROW_SENDING = ("response\nms", "p99\nms", "backlog", "queue", "waits\nms", "Jain", "left")
 OFF = 0.03  # relative difference of the actual and the requested rate that is reported
 COLOURS = ("#4878a8", "#5b9a68", "#8a6bb1", "#b8963e", "#4fa6ad", "#a85c7f", "#6b6b8f", "#8c6d4f", "#7a9a3c")
-DASHES = ("-", (0, (6, 2)), (0, (3, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (1, 1)))  # curves may lie on one another
 POINTS = 250  # of a line over time; more would look like a band
 FAR = 30.0  # ratio above which an axis is logarithmic
 SERVED_AHEAD = 0.1  # slots that represent 0 on a logarithmic axis
@@ -101,25 +73,25 @@ class SlottedReport(NamedTuple):
 
 
 def slotted(
-    application: ApplicationArgument,
-    cluster: ClusterArgument,
-    parameter: SetOption = None,
-    parameters: ParametersOption = None,
-    routing: RoutingsOption = None,
-    sending: SendingOption = None,
-    arrivals: ArrivalsOption = None,
-    slots: SlotsOption = None,
-    slot_ms: SlotOption = None,
-    warm_up: WarmUpOption = None,
-    policy: PolicyOption = None,
-    plan: PlanOption = None,
-    look_ahead: LookAheadOption = None,
-    forecaster: ForecasterOption = None,
-    link: LinkOption = None,
-    seed: SeedsOption = None,
-    check: CheckOption = False,
-    plot: PlotOption = None,
-    as_json: JsonOption = False,
+    application: inputs.ApplicationArgument,
+    cluster: inputs.ClusterArgument,
+    parameter: inputs.SetOption = None,
+    parameters: inputs.ParametersOption = None,
+    routing: scenario.RoutingsOption = None,
+    sending: scenario.SendingOption = None,
+    arrivals: scenario.ArrivalsOption = None,
+    slots: scenario.SlotsOption = None,
+    slot_ms: scenario.SlotOption = None,
+    warm_up: scenario.WarmUpOption = None,
+    policy: scenario.PolicyOption = None,
+    plan: scenario.PlanOption = None,
+    look_ahead: scenario.LookAheadOption = None,
+    forecaster: scenario.ForecasterOption = None,
+    link: scenario.LinkOption = None,
+    seed: scenario.SeedsOption = None,
+    check: scenario.CheckOption = False,
+    plot: scenario.PlotOption = None,
+    as_json: inputs.JsonOption = False,
 ) -> None:
     """Simulate an application in time slots, and compare routing policies.
 
@@ -134,45 +106,31 @@ def slotted(
 
     Example: penstock sim slotted word-count li-10 --routing shuffle --routing potus:v=3 --arrivals on-off:rate=4000
     """
-    refuse_outputs(None, plot, application, cluster)
-    scenario = find_scenario(application, cluster, chosen_parameters(parameter, parameters), plan, policy, seed)
-    process = find_arrivals(arrivals)
-    own = None if scenario.plan is None else scenario.plan.tuples.slot_ms
+    inputs.refuse_file(plot, inputs.PICTURES, application, cluster)
+    case = scenario.find_scenario(
+        application, cluster, inputs.chosen_parameters(parameter, parameters), plan, policy, seed
+    )
+    process = scenario.find_arrivals(arrivals)
+    own = None if case.plan is None else case.plan.tuples.slot_ms
     length = own or DEFAULT_SLOT_MS if slot_ms is None else slot_ms
-    sends = sending or (_planned_sending(scenario.plan) if link is not None else None)
+    sends = sending or (_planned_sending(case.plan) if link is not None else None)
     setting = SlottedApplication(
-        scenario.application, scenario.cluster, scenario.placement, length, link, sends, _look(look_ahead, forecaster)
+        case.application, case.cluster, case.placement, length, link, sends, _look(look_ahead, forecaster)
     )
-    routings = _routings(setting, routing, scenario.plan, plan)
-    found = _simulated(setting, routings, process, slots or DEFAULT_SLOTS, warm_up, scenario.seeds, check, as_json)
-    report = SlottedReport(
-        setting, found, scenario.placed_by, arrivals, list(scenario.seeds), _notes(setting, scenario.plan)
-    )
-    _show(report, check, plot, as_json)
-
-
-def _simulated(
-    setting: SlottedApplication,
-    routings: list[str],
-    process: ArrivalProcess | None,
-    slots: int,
-    warm_up: int | None,
-    seeds: Sequence[int],
-    check: bool,
-    quiet: bool,
-) -> RoutingComparison:
-    """Simulate each routing with each seed, with a progress bar."""
-    with counting("simulating", len(routings) * len(seeds), quiet=quiet) as advance:
-        return simulate_application(
+    routings = _routings(setting, routing, case.plan, plan)
+    with counting("simulating", len(routings) * len(case.seeds), quiet=as_json) as advance:
+        found = simulate_application(
             setting,
             routings,
             arrivals=process,
-            slots=slots,
+            slots=slots or DEFAULT_SLOTS,
             warm_up=warm_up,
-            seeds=seeds,
+            seeds=case.seeds,
             check=check,
             on_result=lambda spec: advance(spec, 1),
         )
+    report = SlottedReport(setting, found, case.placed_by, arrivals, list(case.seeds), _notes(setting, case.plan))
+    _show(report, check, plot, as_json)
 
 
 def _show(report: SlottedReport, check: bool, plot: Path | None, as_json: bool) -> None:
@@ -205,7 +163,7 @@ def _routings(
     """Return the routings to compare: the requested ones, else the plan's, else all; `all` includes the plan's."""
     planned = None
     if plan is not None and (requested is None or "all" in requested):
-        with naming(file or ""):
+        with inputs.naming(file or ""):
             planned = planned_routing(plan.tuples, setting.topology)
     wanted = list(requested or [planned or "all"])
     named = list(dict.fromkeys(spec for spec in [*([planned] if planned else []), *wanted] if spec != "all"))

@@ -5,32 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from penstock.cli.inputs import (
-    ApplicationArgument,
-    ClusterArgument,
-    JsonOption,
-    ParametersOption,
-    SetOption,
-    chosen_parameters,
-    refuse_outputs,
-)
+from penstock.cli import inputs
 from penstock.cli.output import console, duration, number, print_json, table
 from penstock.cli.plots import BAR, BEST, GREY, panels, save_figure, tidy
-from penstock.cli.sim.scenario import (
-    ArrivalsOption,
-    CostsOption,
-    DurationOption,
-    PlanOption,
-    PlotOption,
-    PolicyOption,
-    RateOption,
-    RecordsOption,
-    Scenario,
-    SeedsOption,
-    WarmUpSecondsOption,
-    find_arrivals,
-    find_scenario,
-)
+from penstock.cli.sim import scenario
 from penstock.model.costs import Costs
 from penstock.model.files import load_costs
 from penstock.model.taskgraph import Floats, expand_tasks, sum_by, task_names
@@ -46,21 +24,21 @@ RAREST = 1e-4  # share of tuples down to which the distribution is drawn, if the
 
 
 def twin(
-    application: ApplicationArgument,
-    cluster: ClusterArgument,
-    parameter: SetOption = None,
-    parameters: ParametersOption = None,
-    policy: PolicyOption = None,
-    plan: PlanOption = None,
-    arrivals: ArrivalsOption = None,
-    rate: RateOption = None,
-    duration: DurationOption = None,
-    warm_up: WarmUpSecondsOption = None,
-    seed: SeedsOption = None,
-    costs: CostsOption = None,
-    records: RecordsOption = None,
-    plot: PlotOption = None,
-    as_json: JsonOption = False,
+    application: inputs.ApplicationArgument,
+    cluster: inputs.ClusterArgument,
+    parameter: inputs.SetOption = None,
+    parameters: inputs.ParametersOption = None,
+    policy: scenario.PolicyOption = None,
+    plan: scenario.PlanOption = None,
+    arrivals: scenario.ArrivalsOption = None,
+    rate: scenario.RateOption = None,
+    duration: scenario.DurationOption = None,
+    warm_up: scenario.WarmUpSecondsOption = None,
+    seed: scenario.SeedsOption = None,
+    costs: scenario.CostsOption = None,
+    records: scenario.RecordsOption = None,
+    plot: scenario.PlotOption = None,
+    as_json: inputs.JsonOption = False,
 ) -> None:
     """Simulate an emulated run event by event: latency, throughput, load.
 
@@ -69,26 +47,28 @@ def twin(
 
     Example: penstock sim twin word-count li-10 --policy t-storm --rate 5000 --duration 60
     """
-    refuse_outputs(None, plot, application, cluster)
+    inputs.refuse_file(plot, inputs.PICTURES, application, cluster)
     if records is not None:
         refuse_unwritable(records, "--records")  # before the simulation
-    scenario = find_scenario(application, cluster, chosen_parameters(parameter, parameters), plan, policy, seed)
+    case = scenario.find_scenario(
+        application, cluster, inputs.chosen_parameters(parameter, parameters), plan, policy, seed
+    )
     found = simulate_events(
-        Twin(scenario.application, scenario.cluster, Costs() if costs is None else load_costs(costs)),
-        scenario.placement,
+        Twin(case.application, case.cluster, Costs() if costs is None else load_costs(costs)),
+        case.placement,
         rate=rate,
-        arrivals=find_arrivals(arrivals),
+        arrivals=scenario.find_arrivals(arrivals),
         seconds=DEFAULT_SECONDS if duration is None else duration,
         warm_up=warm_up,
-        seeds=scenario.seeds,
+        seeds=case.seeds,
         records=records,
     )
     if plot is not None:
-        plot_events(found, scenario, plot)
+        plot_events(found, case, plot)
     if as_json:
-        _print_json(scenario, found)
+        _print_json(case, found)
     else:
-        _print(scenario, found, plot, records)
+        _print(case, found, plot, records)
 
 
 def warning(found: TwinResult) -> str | None:
@@ -105,7 +85,7 @@ def warning(found: TwinResult) -> str | None:
     return None
 
 
-def _print(case: Scenario, found: TwinResult, plot: Path | None, records: Path | None) -> None:
+def _print(case: scenario.Scenario, found: TwinResult, plot: Path | None, records: Path | None) -> None:
     application, seconds = case.application, found.spans[0].seconds
     console.print(
         f"[bold]{application.name}[/] ({application.task_count} tasks) on [bold]{case.cluster.name}[/], "
@@ -137,7 +117,7 @@ def _print(case: Scenario, found: TwinResult, plot: Path | None, records: Path |
     console.print("Simulated, nothing ran.", style="dim")
 
 
-def _tables(case: Scenario, found: TwinResult) -> list[Any]:
+def _tables(case: scenario.Scenario, found: TwinResult) -> list[Any]:
     components = table("component", "tasks", "processed/s", "processing")
     processed = _by_component(case, found)
     for name, seconds in found.by_name("component_processing_s").items():
@@ -158,7 +138,7 @@ def _tables(case: Scenario, found: TwinResult) -> list[Any]:
     return [components, streams, machines]
 
 
-def _by_component(case: Scenario, found: TwinResult) -> dict[str, float]:
+def _by_component(case: scenario.Scenario, found: TwinResult) -> dict[str, float]:
     """Return the tuples per second that each component processes."""
     tasks = expand_tasks(case.application)
     total = sum_by(tasks.component, found.average("processed"), len(tasks.position)) / found.spans[0].seconds
@@ -166,7 +146,7 @@ def _by_component(case: Scenario, found: TwinResult) -> dict[str, float]:
     return {name: float(total[number]) for number, name in enumerate(names)}
 
 
-def _print_json(case: Scenario, found: TwinResult) -> None:
+def _print_json(case: scenario.Scenario, found: TwinResult) -> None:
     seconds = found.spans[0].seconds
     counts = ("offered", "emitted", "completed", "lost", "in_flight", "waiting", "hops")
     processed, used = _by_component(case, found), found.average("machine_cpu")
@@ -205,7 +185,7 @@ def _print_json(case: Scenario, found: TwinResult) -> None:
     )
 
 
-def plot_events(found: TwinResult, case: Scenario, path: Path) -> None:
+def plot_events(found: TwinResult, case: scenario.Scenario, path: Path) -> None:
     """Draw the latencies of every seed, and the share of each machine's cores in use."""
     figure, (left, right) = panels(1, 2, 12, 4.4)
     least = 0.1

@@ -89,9 +89,9 @@ def _words(machine: Machine) -> str:
 def _card_size(cluster: Cluster) -> tuple[float, float]:
     names = min(widest([machine.name for machine in cluster.machines], 12, bold=True), NAME_WIDTH)
     specs = widest([_words(machine) for machine in cluster.machines], 11)
-    cells = max(_cells_width(machine) for machine in cluster.machines)
-    rows = max(len(_cell_rows(machine)) for machine in cluster.machines)
-    return max(names, specs, cells, 130.0) + 2 * PADDING, 66.0 + rows * (CELL + 2 * GAP + 2)
+    rows = [_cell_rows(machine) for machine in cluster.machines]
+    cells = max(sum(count * (CELL + GAP) + 2 * GAP + 4 for count in row) for each in rows for row in each)
+    return max(names, specs, cells, 130.0) + 2 * PADDING, 66.0 + max(map(len, rows)) * (CELL + 2 * GAP + 2)
 
 
 def _cell_rows(machine: Machine) -> list[list[int]]:
@@ -106,10 +106,6 @@ def _cell_rows(machine: Machine) -> list[list[int]]:
                 rows.append([])
             rows[-1].append(count)
     return rows
-
-
-def _cells_width(machine: Machine) -> float:
-    return max(sum(count * (CELL + GAP) + 2 * GAP + 4 for count in row) for row in _cell_rows(machine))
 
 
 def _draw_card(

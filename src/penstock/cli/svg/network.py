@@ -4,12 +4,12 @@ In a large network only the used elements are drawn in full: the others are dots
 tooltips, and names are placed so that they hide nothing.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import sqrt
 
 import numpy as np
 
-from penstock.cli.drawing.usage import Fullness
+from penstock.cli.drawing.usage import Fullness, amount
 from penstock.cli.formatting import bandwidth, card, fails, plural
 from penstock.cli.output import size
 from penstock.cli.svg.diagram import Diagram, Node, arrange
@@ -59,7 +59,7 @@ def put_network(
     words = {machine.name: machine_words(machine, detailed, used) for machine in cluster.machines}
     tops = top_switches(cluster)
     nodes = [node_of(cluster, name, words.get(name, ()), tops) for name in cluster.node_index]
-    diagram = arrange(nodes, lines_of(cluster, labels), left, top, WIDTH)
+    diagram = arrange(nodes, lines_of(link_ends(cluster), cluster.node_index, labels), left, top, WIDTH)
     for link, line in zip(cluster.links, diagram.lines, strict=True):
         draw_link(page, cluster, link, line, used)
     draw_labels(page, diagram, labels)
@@ -103,13 +103,19 @@ def _fails(link: Link) -> str:
     return fails(link.failure_probability)
 
 
-def lines_of(cluster: Cluster, labels: Sequence[Sequence[str]]) -> list[Line]:
-    """Return the links as lines of a diagram, with the room that their labels need."""
-    node = cluster.node_index
+def lines_of(
+    pairs: Iterable[tuple[str, str]], number: Mapping[str, int], labels: Sequence[Sequence[str]]
+) -> list[Line]:
+    """Return what joins pairs of nodes as lines of a diagram, with the room that their labels need."""
     return [
-        Line(node[link.source], node[link.target], *((widest(words, SMALL) + 4, LINE * len(words)) if words else ()))
-        for link, words in zip(cluster.links, labels, strict=True)
+        Line(number[a], number[b], *((widest(words, SMALL) + 4, LINE * len(words)) if words else ()))
+        for (a, b), words in zip(pairs, labels, strict=True)
     ]
+
+
+def link_ends(cluster: Cluster) -> list[tuple[str, str]]:
+    """Return the two nodes of every link."""
+    return [(link.source, link.target) for link in cluster.links]
 
 
 def node_of(cluster: Cluster, name: str, words: Sequence[str], tops: Collection[str] = ()) -> Node:
@@ -138,25 +144,23 @@ def _draw_crowd(
 ) -> float:
     """Put a large network on the page: dots and lines, and the names of what is in use, needed or has failed."""
     nodes = [Node(name, DOT, DOT) for name in cluster.node_index]
-    diagram = arrange(nodes, lines_of(cluster, [[]] * len(cluster.links)), left + CROWDED_NAME / 2, top, WIDTH)
+    lines = lines_of(link_ends(cluster), cluster.node_index, [[]] * len(cluster.links))
+    diagram = arrange(nodes, lines, left + CROWDED_NAME / 2, top, WIDTH)
     at = {
         node.name: ((x0 + x1) / 2, (y0 + y1) / 2) for node, (x0, y0, x1, y1) in zip(nodes, diagram.boxes, strict=True)
     }
 
-    def amount(name: str) -> float:
-        share = used.get(name, 0.0)
-        return 2.0 if share is None else share  # failed elements come before full ones
-
+    usage = {name: amount(used.get(name, 0.0)) for name in (*at, *(link.label for link in cluster.links))}
     drawn = zip(cluster.links, diagram.lines, strict=True)
-    for link, line in sorted(drawn, key=lambda one: amount(one[0].label)):  # used links on top
-        draw_link(page, cluster, link, line, used, directions=amount(link.label) > 0)
+    for link, line in sorted(drawn, key=lambda one: usage[one[0].label]):  # used links on top
+        draw_link(page, cluster, link, line, used, directions=usage[link.label] > 0)
     for machine in cluster.machines:
         tip = machine_tip(machine) + in_use(machine.name, used)
         _draw_dot(page, at[machine.name], (paint(machine.name, used, MACHINE[0]), MACHINE[1]), tip, "machine")
     for switch in cluster.switches:
         fill, tip = _switch(switch, used)
         _draw_dot(page, at[switch], (fill, SWITCH[1]), tip, "switch")
-    busy = sorted((name for name in at if amount(name) > 0 or name in needed), key=lambda name: -amount(name))
+    busy = sorted((name for name in at if usage[name] > 0 or name in needed), key=lambda name: -usage[name])
     _draw_names(page, busy, at)
     return float(diagram.extent[3])
 

@@ -18,7 +18,6 @@ from penstock.cli.formatting import bandwidth, fails, percent, plural
 from penstock.cli.output import number
 from penstock.cli.planned_load import PlannedLoad
 from penstock.cli.svg.diagram import Diagram, Node, arrange
-from penstock.cli.svg.diagram import Link as Line
 from penstock.cli.svg.elements import (
     FAINT,
     INK,
@@ -33,12 +32,13 @@ from penstock.cli.svg.elements import (
     widest,
 )
 from penstock.cli.svg.network import (
-    LINE,
     SMALL,
     common_words,
     draw_labels,
     draw_switch,
     into_nodes,
+    lines_of,
+    link_ends,
     link_labels,
     link_tip,
     machine_tip,
@@ -327,11 +327,7 @@ class PlanPicture:
             ["bottleneck", *words] if load.limits("link", link.label) else words
             for link, words in zip(links, labels, strict=True)
         ]
-        place = {node.name: position for position, node in enumerate(nodes)}
-        lines = [
-            Line(place[link.source], place[link.target], *_room(words))
-            for link, words in zip(links, labels, strict=True)
-        ]
+        lines = lines_of(link_ends(load.cluster), load.cluster.node_index, labels)
         diagram = arrange(nodes, lines, left, top, PAGE_WIDTH)
         carried = self._carried()
         most = max((link.bandwidth_mbps * share.get(link.label, 0.0) for link in links), default=0.0)
@@ -365,8 +361,7 @@ class PlanPicture:
         labels = [[bandwidth(traffic[pair])] if traffic.get(pair) else [] for pair in self.pairs[:LABELLED]]
         labels += [[]] * (len(self.pairs) - len(labels))
         place = {node.name: position for position, node in enumerate(nodes)}
-        lines = [Line(place[a], place[b], *_room(words)) for (a, b), words in zip(self.pairs, labels, strict=True)]
-        diagram = arrange(nodes, lines, left, top, PAGE_WIDTH)
+        diagram = arrange(nodes, lines_of(self.pairs, place, labels), left, top, PAGE_WIDTH)
         most = max(traffic.values(), default=0.0)
         for pair, line in zip(self.pairs, diagram.lines, strict=True):
             part = traffic[pair] / most if most else 0.0
@@ -378,10 +373,6 @@ class PlanPicture:
             page.line(into_nodes(line).tolist(), stroke=TRAFFIC, width=width, tip=tip, kind="traffic")
         draw_labels(page, diagram, labels)
         return diagram
-
-
-def _room(words: Sequence[str]) -> tuple[float, float]:
-    return (widest(words, SMALL) + 4, LINE * len(words)) if words else (0.0, 0.0)
 
 
 def _labels(component: str, numbers: Sequence[int]) -> list[str]:

@@ -7,7 +7,7 @@ from functools import cached_property
 from penstock.cli.colours import component_colours
 from penstock.cli.drawing.facts import facts_in_words, stream_bytes
 from penstock.cli.drawing.layers import Layering, arrange, layer
-from penstock.cli.drawing.topology import stream_label
+from penstock.cli.drawing.topology import card, stream_label
 from penstock.cli.formatting import plural
 from penstock.cli.output import duration, size
 from penstock.cli.svg.elements import INK, MARGIN, Page, shortened, text_width, widest
@@ -112,7 +112,7 @@ class Picture:
     def draw_component(self, page: Page, position: int, component: Component) -> None:
         """Put a component's box on the page."""
         fill, edge = self.colours[component.name], EDGES[component.kind]
-        left, width = self.columns[self._layer_of(position)]
+        left, width = self.columns[self.layering.layer_of(position)]
         top = self.tops[position]
         page.rectangle(
             (left, top, width, self.heights[position]), fill=fill, stroke=edge, tip=_tip(component), kind="component"
@@ -127,14 +127,14 @@ class Picture:
         """Put a stream's curve, its arrow and its label on the page."""
         source, *bends, target = self.layering.routes[which]
         label, y = stream_label(stream), self.entries[which]
-        left, width = self.columns[self._layer_of(source)]
+        left, width = self.columns[self.layering.layer_of(source)]
         data = [f"M{left + width:.1f},{self._middle(source):.1f}"]
         at = (left + width, self._middle(source))
         for bend in bends:
-            left, width = self.columns[self._layer_of(bend)]
+            left, width = self.columns[self.layering.layer_of(bend)]
             data.append(_curve(at, (left, self._middle(bend))) + f" H{left + width:.1f}")
             at = (left + width, self._middle(bend))
-        end = self.columns[self._layer_of(target)][0] - ARROW
+        end = self.columns[self.layering.layer_of(target)][0] - ARROW
         label_start = end - text_width(label, 11) - 10
         data.append(_curve(at, (label_start, y)) + f" H{end:.1f}")
         carried, most = self.traffic[stream.label], max(self.traffic.values())
@@ -145,9 +145,6 @@ class Picture:
         page.path(" ".join(data), stroke=STREAM, width=thick, arrow=True, tip=tip, kind="stream")
         page.text(end - 4, y - thick / 2 - 3, label, points=11, anchor="end", halo=True)
 
-    def _layer_of(self, vertex: int) -> int:
-        return next(place for place, listed in enumerate(self.layering.layers) if vertex in listed)
-
 
 def _curve(start: tuple[float, float], end: tuple[float, float]) -> str:
     """Return a curve that leaves and arrives level."""
@@ -156,14 +153,7 @@ def _curve(start: tuple[float, float], end: tuple[float, float]) -> str:
 
 
 def _words(component: Component) -> list[str]:
-    where = f" on {component.place}" if component.place else ""
-    lines = [
-        f"{shortened(component.name, 12, NAME_WIDTH, bold=True)} ×{component.parallelism}",
-        shortened(component.kind + where, 11, NAME_WIDTH),
-        f"{duration(component.cpu)} · {size(component.memory_mb * 1e6)}",
-    ]
-    needs = ", ".join(f"{name} {amount:.3g}" for name, amount in component.resources.items())
-    return [*lines, shortened(needs, 11, NAME_WIDTH)] if needs else lines
+    return card(component, False, lambda text: shortened(text, 12, NAME_WIDTH, bold=True))
 
 
 def _tip(component: Component) -> str:

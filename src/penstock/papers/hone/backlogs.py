@@ -5,10 +5,11 @@ from functools import partial
 
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure
+from penstock.experiments.figure import Case, Claim, Figure, judged
 from penstock.experiments.pictures import Picture
 from penstock.papers.hone.links import (
     FIFO,
+    KINDS,
     LBF,
     QUEUES,
     RATE,
@@ -36,7 +37,6 @@ from penstock.papers.hone.tables import (
     reductions,
 )
 
-KINDS = ("poisson", "trace")
 NOTED = (500, 900, 1000, 2000)  # rates with figures from the independent check
 FROM_RRB, FROM_WC_RR = (0.69, 0.85, 0.82, 0.06), (0.30, 0.55, 0.58, 0.06)
 POINTS = 0.05  # tolerance of a share
@@ -83,13 +83,13 @@ def _always(rows: pd.DataFrame, by: str, unit: str, kind: str) -> Claim:
     found = reductions(rows, "largest", LBF, RRB, by)
     least = min(found, key=lambda place: found[place].mean)
     lower = sum(one.mean > 0 for one in found.values())
-    return Claim(
+    return judged(
         f"LBF's largest backlog is always below RRB's ({kind} arrivals)",
         "always",
         f"at {lower} of {len(found)} settings; least: {percents(found, [least], unit)}",
         "mean over seeds, every setting",
         lower == len(found),
-        "" if lower == len(found) else "not in overload, where little is left to decide",
+        "not in overload, where little is left to decide",
     )
 
 

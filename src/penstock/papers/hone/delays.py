@@ -15,14 +15,13 @@ from penstock.papers.hone.links import (
     LBF,
     QUEUES,
     RANDOM,
-    RATE,
     RATES,
     RRB,
     RULES,
     SWEEPS,
     WC_RR,
     link_cases,
-    queue_numbers,
+    number_cases,
     rates,
     run_link,
     swept,
@@ -48,8 +47,7 @@ SAME = 1e-9  # relative difference of delays that is considered rounding
 def _cases(quick: bool) -> Sequence[Case]:
     everyone = [rule.name for rule in RULES]
     by_rate = link_cases(("poisson", "trace"), (QUEUES,), rates(quick), everyone, quick)
-    more = [queues for queues in queue_numbers(quick) if queues != QUEUES]
-    return [*by_rate, *link_cases(("poisson",), more, (RATE,), (RRB, LBF, WC_RR, FIFO), quick)]
+    return [*by_rate, *number_cases((RRB, LBF, WC_RR, FIFO), quick)]
 
 
 def _draw(rows: pd.DataFrame, picture: Picture) -> None:

@@ -9,18 +9,17 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure
+from penstock.experiments.figure import Case, Claim, Figure, judged
 from penstock.experiments.pictures import Picture
 from penstock.papers.hone.links import (
     LBF,
     QUEUES,
-    RATE,
     RATES,
     RRB,
     SAMPLED,
     SWEEPS,
     link_cases,
-    queue_numbers,
+    number_cases,
     rates,
     run_link,
     swept,
@@ -33,8 +32,7 @@ TEN_TIMES = 8.0  # minimum factor that is accepted for the paper's
 def _cases(quick: bool) -> Sequence[Case]:
     compared = (RRB, LBF)
     by_rate = link_cases(("poisson",), (QUEUES,), [rate for rate in rates(quick) if rate in RATES], compared, quick)
-    more = [queues for queues in queue_numbers(quick) if queues != QUEUES]
-    return [*by_rate, *link_cases(("poisson",), more, (RATE,), compared, quick)]
+    return [*by_rate, *number_cases(compared, quick)]
 
 
 def improvements(rows: pd.DataFrame, sweep: str) -> pd.DataFrame:
@@ -100,13 +98,13 @@ def _ten_times(by_rate: pd.DataFrame, full: pd.DataFrame) -> list[Claim]:
 
 def _mostly_above(by_rate: pd.DataFrame) -> Claim:
     strict = by_rate.groupby("rate")["factor"].agg(lambda factors: float((factors > 1.0).mean()))
-    return Claim(
+    return judged(
         "at every rate the factor is larger than one most of the time",
         "yes",
         f"above 1 in {100 * strict.min():.0f} to {100 * strict.max():.0f} % of slots",
         "> 50 % of slots and seeds at every rate, empty = 1",
-        bool((strict > 0.5).all()),
-        "" if (strict > 0.5).all() else f"not at {int(strict.idxmin()):,}/s",
+        (strict > 0.5).all(),
+        f"not at {int(strict.idxmin()):,}/s",
     )
 
 
@@ -143,15 +141,13 @@ def _numbers(by_number: pd.DataFrame, rows: pd.DataFrame) -> Claim:
     largest = by_number.groupby("queues")["factor"].max()
     text = ", ".join(f"{mean[n]:.2f} at N = {n}" for n in (10, 20, int(mean.index[-1])))
     holds = abs(mean[20] - 1.9) <= 0.2 and mean[20] > mean[10]
-    return Claim(
+    return judged(
         "over the number of queues the factor rises to 1.9 at N = 20, then falls to 1",
         "1.9 at N = 20",
         f"{text}; largest of any slot: {largest[10]:.2f} at N = 10, {largest[20]:.2f} at N = 20",
         "± 0.2 at N = 20, and more than at N = 10",
-        bool(holds),
-        ""
-        if holds
-        else "20 queues of 1,000/s bring twice what the card can send, so that all queues grow, whoever sends, and are "
+        holds,
+        "20 queues of 1,000/s bring twice what the card can send, so that all queues grow, whoever sends, and are "
         f"nearly equal: RRB's own index is {fair:.3f}, and no rule can be more than {1 / fair:.2f} times as fair. "
         f"Factors of 1.9 occur at N = 10, where the card is just fully used; the fall to 1 holds",
     )

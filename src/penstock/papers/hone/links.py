@@ -23,6 +23,7 @@ from penstock.workloads.hone import draw_arrivals, hone_link, link_arrivals, lin
 
 SLOTS = 10_000  # §4.4
 QUEUES = 10
+KINDS = ("poisson", "trace")  # of arrivals
 RATES = (500, *range(1000, 5001, 500))  # tuples per second and queue
 RATE = 1000  # of every queue, if their number varies
 SWEEPS = {"rate": "tuples a second, each of 10 queues", "queues": f"queues of {RATE:,} tuples a second"}
@@ -71,6 +72,12 @@ def link_cases(
     return [dict(zip(columns, values, strict=True)) for values in product(kinds, queues, rates, list(rules), seeds)]
 
 
+def number_cases(rules: Iterable[str], quick: bool) -> list[Case]:
+    """Return Poisson arrivals at one rate in other numbers of queues than the sweep over rates has."""
+    numbers = [queues for queues in queue_numbers(quick) if queues != QUEUES]
+    return link_cases(("poisson",), numbers, (RATE,), rules, quick)
+
+
 def rates(quick: bool) -> tuple[int, ...]:
     """Return the rates of a sweep."""
     return (500, CHECKED, 1000, 2000, 5000) if quick else tuple(sorted({*RATES, CHECKED}))
@@ -89,10 +96,8 @@ def swept(rows: pd.DataFrame, sweep: str) -> pd.DataFrame:
 def run_link(case: Case) -> list[Row]:
     """Simulate one case and return its row."""
     queues, seed = int(case["queues"]), int(case["seed"])
-    load = link_load(queues, float(case["rate"]))
-    counts = draw_arrivals(
-        str(case["kind"]), SLOTS, queues, load, np.random.default_rng([seed, queues, int(case["rate"])])
-    )
+    rng = np.random.default_rng([seed, queues, int(case["rate"])])
+    counts = draw_arrivals(str(case["kind"]), SLOTS, queues, link_load(queues, float(case["rate"])), rng)
     return [measures(send_over(counts, RULE[str(case["rule"])].spec, seed))]
 
 

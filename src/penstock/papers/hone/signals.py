@@ -11,18 +11,17 @@ import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Row
 from penstock.experiments.pictures import Axes, Picture
-from penstock.papers.hone.links import QUEUES, QUICK_SEEDS, SEEDS, SLOTS, measures, send_over
+from penstock.papers.hone.links import KINDS, QUEUES, QUICK_SEEDS, SEEDS, SLOTS, measures, send_over
 from penstock.papers.hone.tables import CHECK_RUNS, JUDGED, apart, averages, draw_means, finish, growing, mark, spreads
 from penstock.workloads.hone import draw_arrivals, link_load
 
 TAUS, QUICK_TAUS = (1, 2, 5, 10, 20, 50, 100), (1, 2, 10, 50)
-KINDS = ("poisson", "trace")
 RATES = (500, 900)
 RATE = 900  # of the independent check
 NOTED = {1: 4.4, 2: 9.0, 10: 45.0}  # τ: mean delay in slots, as published
 TOLERANCE = 0.1
 SAME = 1e-9
-LOOKS = {False: ("as published", "#d1603d"), True: ("work-conserving", "#4878a8")}
+FORMS = {False: ("as published", "#d1603d"), True: ("work-conserving", "#4878a8")}
 
 
 def _cases(quick: bool) -> Sequence[Case]:
@@ -31,7 +30,7 @@ def _cases(quick: bool) -> Sequence[Case]:
         for kind in KINDS
         for rate in RATES
         for tau in (QUICK_TAUS if quick else TAUS)
-        for conserving in LOOKS
+        for conserving in FORMS
         for seed in range(QUICK_SEEDS if quick else SEEDS)
     ]
 
@@ -55,14 +54,14 @@ def _draw(rows: pd.DataFrame, picture: Picture) -> None:
 
 
 def _draw_forms(axis: Axes, rows: pd.DataFrame, measure: str, line: str, setting: str) -> None:
-    for conserving, (text, colour) in LOOKS.items():
+    for conserving, (text, colour) in FORMS.items():
         found = spreads(rows[rows["conserving"] == conserving], measure, "tau")
         draw_means(axis, found, line, colour, f"{text}, {setting}")
 
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
     own = rows[(rows["kind"] == "poisson") & (rows["rate"] == RATE)]
-    published, conserving = (own[own["conserving"] == form] for form in LOOKS)
+    published, conserving = (own[own["conserving"] == form] for form in FORMS)
     return [_noted(published), _idles(rows), _conserves(rows), _stale(published, conserving)]
 
 

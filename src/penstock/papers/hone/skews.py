@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure
-from penstock.experiments.pictures import Picture
+from penstock.experiments.figure import Case, Claim, Figure, judged
+from penstock.experiments.pictures import Picture, bars_beside
 from penstock.papers.hone.links import FIFO, LBF, LBF_CONSERVING, QUEUES, RRB, RULE, WC_RR, link_cases, run_link
 from penstock.papers.hone.tables import CHECK_RUNS, JUDGED, Spreads, apart, by_rule, finish, percents, reductions
 from penstock.workloads.hone import BURST, HOT_SHARE, ON, WORDS, ZIPF
@@ -32,16 +31,11 @@ def _cases(quick: bool) -> Sequence[Case]:
 def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     names = {EVEN: "Poisson", **{kind: text for kind, (text, _) in KINDS.items()}, TRACE: "traces"}
     axis = picture.subplots()
-    width = 0.8 / len(SHOWN)
     found = by_rule(rows, "largest", "kind")
     for place, rule in enumerate(SHOWN):
         up, deviation, _ = zip(*(found[rule][kind] for kind in names), strict=True)
-        across = np.arange(len(names)) + (place - (len(SHOWN) - 1) / 2) * width
-        look, faint = RULE[rule], rule == LBF_CONSERVING
-        axis.bar(
-            across, up, width * 0.9, yerr=deviation, color=look.colour, alpha=0.5 if faint else 1.0,
-            label=rule, error_kw={"linewidth": 0.8},
-        )  # fmt: skip
+        look = {"color": RULE[rule].colour, "alpha": 0.5 if rule == LBF_CONSERVING else 1.0, "label": rule}
+        bars_beside(axis, place, len(SHOWN), up, yerr=deviation, **look)
     axis.set_xticks(range(len(names)), list(names.values()))
     finish(axis, "", "largest backlog (tuples)", "ten queues, load 0.9", logarithmic=True)
     axis.legend(frameon=False, fontsize=8)
@@ -57,13 +51,13 @@ def _checked(kind: str, largest: dict[str, Spreads]) -> Claim:
     ours = [largest[rule][kind] for rule in COMPARED]
     close = all(one.allows(value, TOLERANCE * value, CHECK_RUNS) for one, value in zip(ours, wanted, strict=True))
     ordered = ours[0].mean < ours[2].mean < ours[1].mean
-    return Claim(
+    return judged(
         f"check: load 0.9, {text}: largest backlog LBF / WC-RR / FIFO",
         " / ".join(f"{value:g}" for value in wanted),
         " / ".join(one.text for one in ours),
         f"± 20 % {JUDGED}, each; LBF < FIFO < WC-RR",
         close and ordered,
-        "" if close and ordered else _why(kind, ordered),
+        _why(kind, ordered),
     )
 
 

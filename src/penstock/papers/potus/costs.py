@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure, select
+from penstock.experiments.figure import Case, Claim, Figure, judged, select
 from penstock.experiments.pictures import COLOURS, Picture, curve_style, finish
 from penstock.experiments.statistics import signed, signed_spread
 from penstock.papers.potus.runs import case, length, run_system
@@ -154,15 +154,13 @@ def _spread_claims(rows: pd.DataFrame) -> list[Claim]:
             "V = 100; l counts the next hop only, and one system has cheap first hops that lead to expensive second "
             f"ones. {unsteadiness(last)}",
         ),
-        Claim(
+        judged(
             "check: with spread even or random cost can rise with V",
             "can rise",
             f"V = 10 to 100: {rising}",
             "a seed rises by 0.1 % or more",
             found,
-            ""
-            if found
-            else "the claim is that such systems exist; none of the four of this figure is one, because "
+            "the claim is that such systems exist; none of the four of this figure is one, because "
             f"{rows['unequal'].mean():.0%} of the sources' out-queues only have downstream tasks that are not equally "
             "far, which is where the spread of forced tuples changes the cost",
         ),

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure, Value, select
+from penstock.experiments.figure import Case, Claim, Figure, Value, judged, select
 from penstock.experiments.pictures import COLOURS, Picture, finish
 from penstock.experiments.statistics import signed, signed_spread
 from penstock.model.taskgraph import Floats
 from penstock.papers.potus.runs import case, length, run_system
-from penstock.papers.potus.summaries import ACROSS_V, cost_ratio, curve, fit_line, means, over, upper
+from penstock.papers.potus.summaries import ACROSS_V, cost_ratio, curve, fit_line, means, over, upper, with_predictor
 
 WEIGHTS, QUICK_WEIGHTS = (0.0, 1.0, 3.0, 5.0, 10.0, 20.0, 30.0, 40.0), (0.0, 1.0, 5.0, 20.0, 40.0)
 PREDICTORS = {"moving-average": "MA", "ewma": "EWMA", "kalman": "Kalman", "empirical:draw=true": "Distr"}
@@ -56,13 +56,8 @@ def _cases(quick: bool) -> list[Case]:
     return made
 
 
-def _named(rows: pd.DataFrame) -> pd.DataFrame:
-    """Name the prediction; without look-ahead there is none."""
-    return cost_ratio(rows).assign(predictor=rows["forecast"].where(rows["window"] > 0, "none"))
-
-
 def _draw(measure: str, rows: pd.DataFrame, picture: Picture) -> None:
-    rows = _named(rows)
+    rows = with_predictor(cost_ratio(rows))
     for axis, place in zip(picture.subplots(1, len(PLACES)), PLACES, strict=True):
         own = select(rows, **place.settings)
         for number, (name, label) in enumerate(NAMES.items()):
@@ -75,7 +70,7 @@ def _draw(measure: str, rows: pd.DataFrame, picture: Picture) -> None:
 
 def _cost_claims(rows: pd.DataFrame) -> list[Claim]:
     """Check 6a."""
-    own = select(_named(rows), **USUAL.settings)
+    own = select(with_predictor(cost_ratio(rows)), **USUAL.settings)
     drops = {name: _change(select(own, predictor=name), "ratio", 1.0, 20.0) for name in NAMES}
     texts = ", ".join(f"{NAMES[name]} {signed(drop)}" for name, drop in drops.items())
     perfect = select(own, predictor="perfect")
@@ -103,7 +98,7 @@ def _cost_claims(rows: pd.DataFrame) -> list[Claim]:
 
 def _error_claim(rows: pd.DataFrame) -> Claim:
     errors = {
-        place.title: select(_named(rows), **place.settings).groupby("predictor")["squared_error"].mean()
+        place.title: select(with_predictor(rows), **place.settings).groupby("predictor")["squared_error"].mean()
         for place in PLACES
     }
     found = {title: [float(error[name]) for name in PREDICTORS] for title, error in errors.items()}
@@ -121,10 +116,10 @@ def _error_claim(rows: pd.DataFrame) -> Claim:
 
 def _prophet(rows: pd.DataFrame) -> str:
     """Describe the results of Prophet, if it could be run."""
-    own = select(_named(rows), predictor="prophet")
+    own = select(with_predictor(rows), predictor="prophet")
     if not len(own):
         return "Prophet is left out, as its extra is not installed (its errors on traces: docs/guides/forecasting.md)"
-    rival = select(_named(rows), predictor="none", v=PROPHET_V, **MODERATE.settings)
+    rival = select(with_predictor(rows), predictor="none", v=PROPHET_V, **MODERATE.settings)
     gain = over(own, rival, "response") - 1
     return (
         f"Prophet ({MODERATE.title}, V = {PROPHET_V:g} only): {own['squared_error'].mean():.1f}, response time "
@@ -134,7 +129,7 @@ def _prophet(rows: pd.DataFrame) -> str:
 
 def _response_claims(rows: pd.DataFrame) -> list[Claim]:
     """Check 6b."""
-    rows = _named(rows)
+    rows = with_predictor(cost_ratio(rows))
     places = {place.title: select(rows, **place.settings) for place in PLACES}
     tails = {
         f"{NAMES[name]}, {title}": fit_line(means(select(own, predictor=name), "v", "response").loc[5.0:])
@@ -189,13 +184,13 @@ def _gain_claims(places: Mapping[str, pd.DataFrame]) -> list[Claim]:
             f"phantoms that are sent need processing: {extra} more. That costs what one slot of look-ahead saves, "
             f"which even with perfect prediction is, at best: {perfect}",
         ),
-        Claim(
+        judged(
             "the gain vanishes past V ≈ 20",
             "gone",
             ", ".join(f"{title}: at best {gain}" for title, gain in late.items()),
             f"mean of the best ≥ −1 % from V = {ENDED:g} on",
             gone,
-            "" if gone else "the gain that remains is smaller than its spread over the seeds, so it may be none",
+            "the gain that remains is smaller than its spread over the seeds, so it may be none",
         ),
     ]
 

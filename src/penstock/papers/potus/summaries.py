@@ -54,6 +54,11 @@ def cost_ratio(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(ratio=rows["cost"] / rows["optimum"])
 
 
+def with_predictor(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add the name of the prediction; without look-ahead there is none."""
+    return rows.assign(predictor=rows["forecast"].where(rows["window"] > 0, "none"))
+
+
 def steady(rows: pd.DataFrame) -> bool:
     """Return whether queues neither grow nor shrink much while the run counts, so that costs correspond to arrivals.
 

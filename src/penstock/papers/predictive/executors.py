@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Row
-from penstock.experiments.pictures import COLOURS, Picture, label
+from penstock.experiments.pictures import COLOURS, Picture, bars_beside, label
 from penstock.experiments.statistics import deviation
 from penstock.papers.predictive.models import PATHS, TREES, measured_times
 from penstock.papers.predictive.settings import COSTS, DEFAULT, LOADS, SEEDS, li_cluster, placed
@@ -94,16 +94,12 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
 def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     keys = [key for key in dict.fromkeys(zip(rows["of"], rows["name"], strict=True)) if key[0] != PATHS[0]]
     left, right = picture.subplots(1, 2)
-    width = 0.8 / len(SCENARIOS)
     for number, one in enumerate(SCENARIOS):
-        shift = (number - 1) * width
-        found = [_times(rows, key, one, LOADS[1]) for key in keys]
-        style = {"color": COLOURS[number], "label": f"scenario {one}", "error_kw": {"linewidth": 0.8}}
-        left.bar(np.arange(len(keys)) + shift, [f.mean() for f in found], width, yerr=[f.std() for f in found], **style)
-        found = [_times(rows, PATHS, one, load) for load in LOADS]
-        right.bar(
-            np.arange(len(LOADS)) + shift, [f.mean() for f in found], width, yerr=[f.std() for f in found], **style
-        )
+        by_key, by_load = [(key, LOADS[1]) for key in keys], [(PATHS, load) for load in LOADS]
+        for axis, places in ((left, by_key), (right, by_load)):
+            found = [_times(rows, key, one, load) for key, load in places]
+            look = {"color": COLOURS[number], "label": f"scenario {one}", "yerr": [times.std() for times in found]}
+            bars_beside(axis, number, len(SCENARIOS), [times.mean() for times in found], **look)
     left.set_xticks(np.arange(len(keys)), [key[1] for key in keys], rotation=30, ha="right", fontsize=7)
     right.set_xticks(np.arange(len(LOADS)), [f"{100 * load:g} %" for load in LOADS])
     label(left, "", "mean time (ms)", f"(a) components and edges at {100 * LOADS[1]:g} %")

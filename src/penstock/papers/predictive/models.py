@@ -13,10 +13,9 @@ from penstock.estimate.latency import LatencyModel, LatencyModels, Loads, Predic
 from penstock.model.taskgraph import Floats
 from penstock.papers.predictive.visits import Site
 from penstock.papers.predictive.windows import Key, Tables, Window
-from penstock.pipeline.fitting import Wanted, fit
+from penstock.pipeline.fitting import KINDS, fit
 from penstock.sim.events import TwinSpan
 
-KINDS: tuple[Wanted, ...] = ("svr", "linear", "mean")
 PATHS, TREES = ("overall", "paths"), ("overall", "trees")
 Times = Mapping[Key, float]
 

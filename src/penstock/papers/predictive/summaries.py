@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from penstock.experiments.statistics import deviation
+from penstock.experiments.statistics import deviation, signed_spread
 from penstock.model.taskgraph import Floats
 from penstock.papers.predictive.models import PATHS
 from penstock.papers.predictive.settings import LOADS
@@ -27,9 +27,9 @@ def accuracy(rows: pd.DataFrame, scheme: str, given: str, loads: Sequence[float]
     return means
 
 
-def change(rows: pd.DataFrame, scheme: str, key: Key = PATHS) -> Floats:
-    """Return the relative change of times from the default placement's. [seeds, loads]"""
-    times, default = (values(rows, "time", key, scheme=name)[list(LOADS)] for name in (scheme, "default"))
+def change(rows: pd.DataFrame, scheme: str, key: Key = PATHS, what: str = "time") -> Floats:
+    """Return the relative change of times, or predicted times, from the default placement's. [seeds, loads]"""
+    times, default = (values(rows, what, key, scheme=name)[list(LOADS)] for name in (scheme, "default"))
     return (times / default - 1.0).to_numpy(dtype=np.float64)
 
 
@@ -39,19 +39,14 @@ def parts(rows: pd.DataFrame) -> list[Key]:
     return list(dict.fromkeys((str(of), str(name)) for of, name in zip(own["of"], own["name"], strict=True)))
 
 
-def shares(found: Floats, digits: int = 1) -> str:
+def shares(found: Floats) -> str:
     """Format shares as percent without a sign, by mean and standard deviation."""
-    return f"{100.0 * found.mean():.{digits}f} ±{100.0 * deviation(found):.{digits}f} %"
-
-
-def changes(found: Floats) -> str:
-    """Format changes as percent with a sign, by mean and standard deviation."""
-    return f"{100.0 * found.mean():+.1f} ±{100.0 * deviation(found):.1f} %".replace("-", "−")
+    return f"{100.0 * found.mean():.1f} ±{100.0 * deviation(found):.1f} %"
 
 
 def by_load(found: Floats) -> str:
     """Format changes [seeds, loads] load by load, with their standard deviations."""
-    return ", ".join(f"{changes(found[:, column])} at {100 * load:g} %" for column, load in enumerate(LOADS))
+    return ", ".join(f"{signed_spread(found[:, column])} at {100 * load:g} %" for column, load in enumerate(LOADS))
 
 
 def joined(texts: Mapping[str, str]) -> str:

@@ -18,10 +18,11 @@ import numpy as np
 import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure
-from penstock.experiments.pictures import COLOURS, Axes, Picture, curve_style, label
+from penstock.experiments.pictures import COLOURS, Axes, Picture, bars_beside, curve_style, label
+from penstock.experiments.statistics import signed_spread
 from penstock.papers.predictive.models import PATHS, TREES
 from penstock.papers.predictive.settings import ALL, LOADS, NEW_LOADS, SOME, trial_cases
-from penstock.papers.predictive.summaries import accuracy, by_load, change, changes, joined, parts, shares, values
+from penstock.papers.predictive.summaries import accuracy, by_load, change, joined, parts, shares, values
 from penstock.papers.predictive.trial import CALIBRATED, DECIDING, TRUE, run_trial
 from penstock.papers.predictive.windows import Key
 
@@ -110,15 +111,9 @@ def _reduction_claims(paper: Paper, rows: pd.DataFrame) -> list[Claim]:
             "mean over loads no more than 1 point behind",
             search.mean() <= first.mean() + 0.01,
             f"whole trees: {by_load(change(rows, DECIDING[1], TREES))}; "
-            f"predicted: {by_load(_predicted(rows, DECIDING[1]))}",
+            f"predicted: {by_load(change(rows, DECIDING[1], what='predicted'))}",
         ),
     ]
-
-
-def _predicted(rows: pd.DataFrame, scheme: str) -> "np.typing.NDArray[np.float64]":
-    """Return the predicted reduction of a policy's placement relative to the default placement's prediction."""
-    chosen, default = (values(rows, "predicted", scheme=name)[list(LOADS)] for name in (scheme, "default"))
-    return (chosen / default - 1.0).to_numpy(dtype=np.float64)
 
 
 def _new_claims(rows: pd.DataFrame) -> list[Claim]:
@@ -146,7 +141,7 @@ def _word_count_claims(rows: pd.DataFrame) -> list[Claim]:
     saved = {key: float(change(rows, DECIDING[0], key)[:, 1].mean()) for key in (*streams, *slower)}
     first = [saved[key] for key in streams if key[1].endswith("->split")]
     later = [saved[key] for key in streams if not key[1].endswith("->split")]
-    texts = {scheme: {key[1]: changes(change(rows, scheme, key)[:, 1]) for key in saved} for scheme in DECIDING}
+    texts = {scheme: {key[1]: signed_spread(change(rows, scheme, key)[:, 1]) for key in saved} for scheme in DECIDING}
 
     def listed(scheme: str, keys: Sequence[Key]) -> str:
         return joined({name: texts[scheme][name] for _, name in keys})
@@ -242,13 +237,10 @@ def _bars(
     names: Sequence[str],
 ) -> None:
     """Draw groups of bars, one group per key."""
-    at, width = np.arange(len(keys)), 0.8 / len(means)
     for number, (mean, spread) in enumerate(zip(means, around, strict=True)):
-        place = at + (number - (len(means) - 1) / 2) * width
-        axis.bar(
-            place, mean, width, yerr=spread, color=colours[number], label=names[number], error_kw={"linewidth": 0.8}
-        )
-    axis.set_xticks(at, [key[1] if key != PATHS else "whole" for key in keys], rotation=30, ha="right", fontsize=7)
+        bars_beside(axis, number, len(means), mean, yerr=spread, color=colours[number], label=names[number])
+    texts = [key[1] if key != PATHS else "whole" for key in keys]
+    axis.set_xticks(range(len(keys)), texts, rotation=30, ha="right", fontsize=7)
     if any(names):
         axis.legend(fontsize=7, frameon=False)
 

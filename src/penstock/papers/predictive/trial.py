@@ -20,7 +20,6 @@ from penstock.experiments.figure import Case, Row
 from penstock.model.placement import Placement
 from penstock.papers.predictive.calibrated import calibrate, calibrated_twin
 from penstock.papers.predictive.models import (
-    KINDS,
     PATHS,
     accuracies,
     from_features,
@@ -34,6 +33,7 @@ from penstock.papers.predictive.models import (
 from penstock.papers.predictive.settings import LOADS, NEW_LOADS, Amounts, amounts_of, loads_in_turn, setting
 from penstock.papers.predictive.visits import Site, Visit, seated
 from penstock.papers.predictive.windows import Key, Window
+from penstock.pipeline.fitting import KINDS
 from penstock.planning.planner import Planner
 
 SHORT, LONG = 0.5, 8.0  # windows on the twin for one move, and for a choice between few placements

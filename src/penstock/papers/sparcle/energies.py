@@ -15,36 +15,25 @@ from penstock.experiments.figure import Case, Claim, Figure, Row, select
 from penstock.experiments.pictures import Picture, finish
 from penstock.experiments.statistics import signed
 from penstock.model.placement import Placement
-from penstock.papers.sparcle import names
-from penstock.papers.sparcle.runs import (
-    ASKED,
-    BALANCED,
-    BOTTLENECKS,
-    LINKS,
-    Drawn,
-    instance_cases,
-    instances,
-    planner_of,
-    setting_of,
-)
+from penstock.papers.sparcle import names, runs
 from penstock.papers.sparcle.summaries import bars, column, gain_over, half_to_twice, legend_below, ratios
 from penstock.planning.planner import Decision, Planner
 
-LINE = Drawn("line", "linear")
+LINE = runs.Drawn("line", "linear")
 PAPER_GAINS = {names.RANDOM: 1.26, names.T_STORM: 1.90, names.VNE: 0.59}  # SPARCLE's gain in the balanced case
 LEAST = 0.53  # its minimum gain over GS and GR if links are scarce
 WI_FI = RADIOS["wi-fi"]
 
 
 def _cases(quick: bool) -> list[Case]:
-    return instance_cases(LINE, BOTTLENECKS, "heuristics", instances(quick))
+    return runs.instance_cases(LINE, runs.BOTTLENECKS, "heuristics", runs.instances(quick))
 
 
 def run_energies(one: Case) -> Sequence[Row]:
     """Run every policy and return a row of data units per joule, in all and of radios alone."""
-    planner = planner_of(setting_of(one), int(one["seed"]))
+    planner = runs.planner_of(runs.setting_of(one), int(one["seed"]))
     row: dict[str, float] = {}
-    for name in ASKED[str(one["ask"])]:
+    for name in runs.ASKED[str(one["ask"])]:
         decision = planner.decide(names.POLICIES[name])
         row[name], row[f"{name}_radios"] = _efficiency(planner, decision)
     return [row]
@@ -65,7 +54,7 @@ def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     for axis, (way, title) in zip(picture.subplots(1, 2), shown, strict=True):
         means = {
             name: {policy: float(column(select(rows, case=name), policy + way).mean()) for policy in names.SHOWN}
-            for name in BOTTLENECKS
+            for name in runs.BOTTLENECKS
         }
         bars(axis, means)
         finish(axis, up="data units a joule", title=title, legend=False)
@@ -73,7 +62,7 @@ def _draw(rows: pd.DataFrame, picture: Picture) -> None:
 
 
 def _claims(rows: pd.DataFrame) -> list[Claim]:
-    balanced, links = select(rows, case=BALANCED), select(rows, case=LINKS)
+    balanced, links = select(rows, case=runs.BALANCED), select(rows, case=runs.LINKS)
     made = []
     for other, paper in PAPER_GAINS.items():
         found = gain_over(balanced, names.CANONICAL, other)
@@ -113,12 +102,13 @@ def _claims(rows: pd.DataFrame) -> list[Claim]:
 def _best(rows: pd.DataFrame) -> Claim:
     """Check whether SPARCLE is the most efficient in every case."""
     texts, won = [], []
-    for name in BOTTLENECKS:
+    for name in runs.BOTTLENECKS:
         own = select(rows, case=name)
         means = {policy: float(column(own, policy).mean()) for policy in names.PUBLISHED}
         texts.append(f"{name}: " + ", ".join(f"{names.TITLES[policy]} {mean:.3f}" for policy, mean in means.items()))
         won.append(means[names.CANONICAL] >= 0.99 * max(means.values()))
-    best = ", ".join(f"{name} {np.mean(column(select(rows, case=name), names.HEFT)):.3f}" for name in BOTTLENECKS)
+    heft = {name: np.mean(column(select(rows, case=name), names.HEFT)) for name in runs.BOTTLENECKS}
+    best = ", ".join(f"{name} {mean:.3f}" for name, mean in heft.items())
     return Claim(
         "SPARCLE is the most efficient of those compared in every case",
         "improves",

@@ -107,7 +107,8 @@ def run_network(one: Case) -> Sequence[Row]:
             book = answer.book
         else:
             refused[asked.guaranteed_tps is not None] += 1
-    return [{**_promised(book, asking), **_refusals(refused), **_times(spent), "nodes": len(cluster.machines)}]
+    refusals = {"refused_guaranteed": refused[True], "refused_best_effort": refused[False]}
+    return [{**_promised(book, asking), **refusals, **_times(spent), "nodes": len(cluster.machines)}]
 
 
 def _promised(book: Book, asking: Sequence[Application]) -> dict[str, float]:
@@ -130,10 +131,6 @@ def _promised(book: Book, asking: Sequence[Application]) -> dict[str, float]:
 def _links(path: BookedPath) -> int:
     """Return the number of links that a path uses."""
     return sum(BANDWIDTH in load for load in path.load.values())
-
-
-def _refusals(refused: dict[bool, int]) -> dict[str, float]:
-    return {"refused_guaranteed": refused[True], "refused_best_effort": refused[False]}
 
 
 def _times(spent: Sequence[float]) -> dict[str, float]:

@@ -8,17 +8,7 @@ import pandas as pd
 from penstock.experiments.figure import Case, Claim, Figure, select
 from penstock.experiments.pictures import Picture, finish
 from penstock.experiments.statistics import signed
-from penstock.papers.sparcle import names
-from penstock.papers.sparcle.runs import (
-    BALANCED,
-    BOTTLENECKS,
-    LINKS,
-    MACHINES,
-    Drawn,
-    instance_cases,
-    instances,
-    run_rates,
-)
+from penstock.papers.sparcle import names, runs
 from penstock.papers.sparcle.summaries import (
     boxes,
     cdf,
@@ -31,7 +21,7 @@ from penstock.papers.sparcle.summaries import (
 )
 from penstock.workloads.sparcle import Scarcity
 
-STAR = Drawn("star", "diamond")
+STAR = runs.Drawn("star", "diamond")
 PAPER_GAINS = {
     names.RANDOM: 0.82,
     names.T_STORM: 0.69,
@@ -45,25 +35,28 @@ LEVEL = 0.01
 MEMORY = "memory-bottleneck"
 RESOURCES: Mapping[str, Scarcity] = {
     MEMORY: Scarcity(machines=10.0, links=10.0, memory=1.0),
-    LINKS: Scarcity(machines=10.0, links=1.0, memory=10.0),
+    runs.LINKS: Scarcity(machines=10.0, links=1.0, memory=10.0),
 }
 FALLEN = 0.8  # of SPARCLE's median: maximum that is accepted for "drastically degraded"
 
 
 def _rate_cases(quick: bool) -> list[Case]:
-    return instance_cases(STAR, BOTTLENECKS, "all", instances(quick))
+    return runs.instance_cases(STAR, runs.BOTTLENECKS, "all", runs.instances(quick))
 
 
 def _memory_cases(quick: bool) -> list[Case]:
     """Return instances with memory, and the same ones without."""
-    bare = {name: BOTTLENECKS[name] for name in (MACHINES, LINKS)}
-    number = instances(quick)
-    return [*instance_cases(STAR, RESOURCES, "heuristics", number), *instance_cases(STAR, bare, "all", number)]
+    bare = {name: runs.BOTTLENECKS[name] for name in (runs.MACHINES, runs.LINKS)}
+    number = runs.instances(quick)
+    return [
+        *runs.instance_cases(STAR, RESOURCES, "heuristics", number),
+        *runs.instance_cases(STAR, bare, "all", number),
+    ]
 
 
 def _draw_rates(rows: pd.DataFrame, picture: Picture) -> None:
     picture.set_size_inches(12, 5)
-    for number, (axis, name) in enumerate(zip(picture.subplots(1, 3, sharey=True), BOTTLENECKS, strict=True)):
+    for number, (axis, name) in enumerate(zip(picture.subplots(1, 3, sharey=True), runs.BOTTLENECKS, strict=True)):
         cdf(axis, select(rows, case=name), (*names.SHOWN, names.OPTIMUM))
         up = "share of instances" if number == 0 else ""
         finish(axis, "rate (data units/s)", up, name, legend=False)
@@ -82,7 +75,7 @@ def _draw_memory(rows: pd.DataFrame, picture: Picture) -> None:
 
 
 def _rate_claims(rows: pd.DataFrame) -> list[Claim]:
-    balanced, links, machines = (select(rows, case=name) for name in (BALANCED, LINKS, MACHINES))
+    balanced, links, machines = (select(rows, case=name) for name in (runs.BALANCED, runs.LINKS, runs.MACHINES))
     made = []
     for other, paper in PAPER_GAINS.items():
         found = gain_over(balanced, names.CANONICAL, other)
@@ -157,7 +150,7 @@ def _memory_claims(rows: pd.DataFrame) -> list[Claim]:
     made = []
     for name, scarcity in RESOURCES.items():
         own = select(rows, case=name, memory=scarcity.memory)
-        bare = select(rows, case=MACHINES if name == MEMORY else LINKS, memory=0.0)
+        bare = select(rows, case=runs.MACHINES if name == MEMORY else runs.LINKS, memory=0.0)
         made += [_falls_off(name, other, own, bare) for other in (names.GS, names.VNE)]
         made.append(_best(name, own))
     return made
@@ -179,7 +172,7 @@ def _falls_off(name: str, other: str, rows: pd.DataFrame, bare: pd.DataFrame) ->
 
 def _memory_reason(name: str, other: str, rows: pd.DataFrame) -> str:
     """Return why memory changes what it changes."""
-    if name == LINKS:
+    if name == runs.LINKS:
         return "links limit, so that it makes no difference what resources machines have, which is ten times as much. "
     if other == names.GS:
         return (
@@ -211,6 +204,6 @@ def _of_median(rows: pd.DataFrame, other: str, policy: str = names.CANONICAL) ->
 RATES_TITLE = "Figure 11: the rate of one path, diamond graph, star of 8"
 MEMORY_TITLE = "Figure 12: the rate with cpu and memory, diamond graph, star of 8"
 FIGURES: Sequence[Figure] = (
-    Figure("11", RATES_TITLE, _rate_cases, run_rates, _draw_rates, _rate_claims),
-    Figure("12", MEMORY_TITLE, _memory_cases, run_rates, _draw_memory, _memory_claims),
+    Figure("11", RATES_TITLE, _rate_cases, runs.run_rates, _draw_rates, _rate_claims),
+    Figure("12", MEMORY_TITLE, _memory_cases, runs.run_rates, _draw_memory, _memory_claims),
 )

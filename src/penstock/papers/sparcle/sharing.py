@@ -32,7 +32,6 @@ PRIORITIES = (2.0, 1.0)
 GUARANTEED, QUICK_GUARANTEED = 60, 2  # instances
 APPLICATIONS = 16  # that request admission
 RATES = (0.02, 0.2)  # uniform between; a unit is one average task per second on an average machine
-LEVEL = 0.02
 
 
 def _pair_cases(quick: bool) -> list[Case]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from penstock.experiments.pictures import Axes, Picture, curve_style
+from penstock.experiments.pictures import Axes, Picture, bars_beside, curve_style
 from penstock.experiments.statistics import signed
 from penstock.model.taskgraph import Floats
 from penstock.papers.sparcle import names
@@ -96,11 +96,10 @@ def boxes(axis: Axes, groups: Mapping[str, Mapping[str, Floats]]) -> None:
 def bars(axis: Axes, groups: Mapping[str, Mapping[str, float]]) -> None:
     """Draw one group of bars per position, one bar per policy."""
     policies = list(dict.fromkeys(policy for own in groups.values() for policy in own))
-    width = 0.8 / len(policies)
     for rank, policy in enumerate(policies):
-        at = [place + (rank - (len(policies) - 1) / 2) * width for place in range(len(groups))]
         heights = [own.get(policy, np.nan) for own in groups.values()]
-        axis.bar(at, heights, 0.9 * width, color=names.COLOUR[policy], alpha=0.7, label=names.TITLES[policy])
+        look = {"color": names.COLOUR[policy], "alpha": 0.7, "label": names.TITLES[policy]}
+        bars_beside(axis, rank, len(policies), heights, **look)
     _places(axis, list(groups))
 
 

@@ -11,14 +11,14 @@ from functools import cache
 import pandas as pd
 
 from penstock.estimate.flow import TATA as MODEL
-from penstock.experiments.figure import Case, Claim, Figure, Row
+from penstock.experiments.figure import Case, Claim, Figure, Row, judged
 from penstock.experiments.pictures import COLOURS, Picture, label
 from penstock.experiments.statistics import deviation
 from penstock.model.cluster import Cluster
 from penstock.model.formats.tata import validation_pairs
 from penstock.model.objective import Objective
 from penstock.model.topology import Application
-from penstock.papers.tata.policies import I_STORM, NI, OURS, TATA, base, known, ours
+from penstock.papers.tata.policies import I_STORM, NI, OURS, TATA, base, ours
 from penstock.planning.planner import Planner
 from penstock.workloads.sparcle import FOLDER as NEIGHBOUR
 
@@ -57,7 +57,7 @@ def run_pair(case: Case) -> Sequence[Row]:
     first = planner.decide(I_STORM).evaluation
     assert first is not None, "the data set has room for round-robin"
     rows: list[Row] = []
-    for policy in known(POLICIES):
+    for policy in POLICIES:
         decision = planner.decide(policy)
         row: dict[str, str | float | bool] = {"policy": policy, "placed": decision.placed, "ms": 1e3 * decision.seconds}
         if decision.evaluation is not None:
@@ -106,13 +106,13 @@ def _above(policy: str, rows: pd.DataFrame, baselines: "pd.Series[float]") -> Cl
     mean, best = float(own["reward"].mean()), str(baselines.idxmax())
     holds = mean > float(baselines.max())
     ahead = int((baselines < mean).sum())
-    return Claim(
+    return judged(
         f"{ours(policy)}{policy} has a higher reward than every baseline",
         "not compared",
         f"{mean:+.3f}, {best} {baselines.max():+.3f}; decided in {own['ms'].median():.1f} ms (median)",
         f"mean of {len(own)} pairs",
         holds,
-        "" if holds else f"it is above {ahead} of {len(baselines)} baselines",
+        f"it is above {ahead} of {len(baselines)} baselines",
     )
 
 
@@ -126,13 +126,13 @@ def _optimum(rows: pd.DataFrame) -> list[Claim]:
     gap = both[OPTIMUM] - both[SEARCH]
     share = float((gap <= EQUAL).mean())
     return [
-        Claim(
+        judged(
             f"ours: {SEARCH} finds the optimum where all placements can be enumerated",
             "not compared",
             f"in {share:.0%} of {len(both)} pairs; {gap.mean():.4f} below it on average, at most {gap.max():.3f}",
             f"≥ {FOUND:.0%} of these pairs",
             share >= FOUND,
-            "" if share >= FOUND else "0.1 s are too short for the others, more so while other cases use the cores",
+            "0.1 s are too short for the others, more so while other cases use the cores",
         )
     ]
 

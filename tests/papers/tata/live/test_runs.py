@@ -7,11 +7,10 @@ from penstock.estimate.evaluator import Evaluator
 from penstock.experiments.figure import Case
 from penstock.model.taskgraph import expand_tasks
 from penstock.papers.tata.live.applications import LOAD, planned, predicted, run_application
-from penstock.papers.tata.live.estimator import run_topology
+from penstock.papers.tata.live.estimator import COMPONENTS, MOST_TASKS, draw, run_topology
 from penstock.papers.tata.live.runs import Counts, Placed
 from penstock.papers.tata.live.settings import APPLICATIONS, BUSY_TPS, EmulatedApplication
 from penstock.papers.tata.live.stepped import Part, stepped
-from penstock.papers.tata.live.topologies import COMPONENTS, MOST_TASKS, draw
 from penstock.papers.tata.policies import FLINK
 from penstock.runtime.config import ALL
 from penstock.workloads.flink_applications import CLUSTER_CPU
@@ -67,11 +66,6 @@ def test_a_task_that_does_nothing_has_no_rate() -> None:
     for now, count in ((0.0, 3), (1.0, 3), (2.0, 4), (3.0, 4)):
         counts.see(now, {("sink", 0): count})
     assert counts.rate("sink") == 0.0
-
-
-def test_a_policy_that_does_not_exist_is_skipped_with_the_reason() -> None:
-    case: Case = {"application": "word-count", "policy": "no-such", "repetition": 0, "seed": 0}
-    assert run_application(case) == [{"skipped": "no policy is named no-such"}]
 
 
 @pytest.mark.slow

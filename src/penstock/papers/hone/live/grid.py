@@ -9,7 +9,7 @@ import pandas as pd
 
 from penstock.experiments.figure import Case, Claim, Figure, Row
 from penstock.experiments.live_cases import Report, silent
-from penstock.experiments.pictures import Axes, Picture
+from penstock.experiments.pictures import Axes, Picture, bars_beside
 from penstock.papers.hone.live.episodes import BURSTY, STEADY, Episodes, Lengths
 from penstock.papers.hone.live.measures import run_and_measure
 from penstock.papers.hone.live.ratios import (
@@ -90,20 +90,16 @@ def _draw(rows: pd.DataFrame, picture: Picture) -> None:
 
 def _draw_place(axis: Axes, rows: pd.DataFrame, measure: str) -> None:
     loads = sorted(rows["load"].unique())
-    width = 0.8 / len(CHOICES)
     found = [to_best(rows[rows["load"] == load], measure) for load in loads]
     for number, choice in enumerate(CHOICES):
-        across = [place + (number - (len(CHOICES) - 1) / 2) * width for place in range(len(loads))]
         ratios = [one[choice] for one in found]
         error = [
             [one.ratio - min(one.low, one.ratio) for one in ratios],
             [max(one.high, one.ratio) - one.ratio for one in ratios],
         ]
-        axis.bar(
-            across, [one.ratio for one in ratios], width * 0.9, yerr=error, color=COLOURS[choice.routing],
-            hatch="" if choice.sending == "fifo" else "////", edgecolor="white", linewidth=0,
-            label=choice.text.replace("longest-backlog-first", "LBF"), error_kw={"linewidth": 0.7},
-        )  # fmt: skip
+        look = {"color": COLOURS[choice.routing], "hatch": "" if choice.sending == "fifo" else "////"}
+        look |= {"edgecolor": "white", "label": choice.text.replace("longest-backlog-first", "LBF")}
+        bars_beside(axis, number, len(CHOICES), [one.ratio for one in ratios], yerr=error, linewidth=0, **look)
     axis.set_xticks(range(len(loads)), [f"{100 * load:.0f} %" for load in loads])
     axis.axhline(1.0, color="black", linewidth=0.6)
 

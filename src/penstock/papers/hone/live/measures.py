@@ -15,15 +15,12 @@ from pyspark.sql import functions as sf
 
 from penstock.experiments.figure import Row, Value
 from penstock.experiments.live_cases import Report, live_session, silent, temporary
+from penstock.experiments.live_tuples import traced
 from penstock.model.errors import PenstockError
 from penstock.papers.hone.live.episodes import SLOT_S, Episodes
 from penstock.papers.hone.live.settings import MILLISECOND
 from penstock.papers.hone.live.trial import Conducted, Trial, conduct
-from penstock.pipeline.clocks import clocks as clock_table
-from penstock.pipeline.hops import SPANS, each_once
-from penstock.pipeline.hops import hops as make_hops
-from penstock.pipeline.ingest import ingest, read_telemetry
-from penstock.pipeline.tuples import tuples as make_tuples
+from penstock.pipeline.hops import SPANS
 
 SPLIT = "split"
 PARTS = tuple(f"{span}_ms" for span in SPANS)
@@ -43,21 +40,13 @@ class Seen(NamedTuple):
 
 def read_trial(spark: SparkSession, conducted: Conducted, trial: Trial, with_splits: bool = False) -> Seen:
     """Read the telemetry of a trial through the pipeline; times of splits only if requested."""
-    raw, _ = read_telemetry(spark, conducted.telemetry)
-    good = ingest(raw).good.cache()
-    clocks = clock_table(good).cache()
-    hops = each_once(make_hops(good, clocks)).cache()
-    frame = make_tuples(hops, good, clocks).cache()
-    try:
-        found = frame.select("source", "due", "finished", "latency", "complete", *SPANS).toPandas()
+    with traced(spark, conducted.telemetry) as tables:
+        found = tables.tuples.select("source", "due", "finished", "latency", "complete", *SPANS).toPandas()
         if found.empty:
             raise NothingSeen("telemetry: no source tuple was seen; run the trial again on a host that is less busy")
         start = float(np.median(list(beginnings(found, trial.episodes).values())))
-        splits = _splits(hops, frame).toPandas() if with_splits else pd.DataFrame()
-        return Seen(found, _busy(hops, trial.episodes, start).toPandas(), splits)
-    finally:
-        for cached in (frame, hops, clocks, good):
-            cached.unpersist()
+        splits = _splits(tables.hops, tables.tuples).toPandas() if with_splits else pd.DataFrame()
+        return Seen(found, _busy(tables.hops, trial.episodes, start).toPandas(), splits)
 
 
 def beginnings(tuples: pd.DataFrame, episodes: Episodes) -> dict[str, float]:

@@ -17,10 +17,11 @@ from penstock.api.sinks.discard import Discard
 from penstock.api.sources.generated import Generated
 from penstock.estimate.evaluator import Evaluation
 from penstock.model.cluster import Cluster, Distances, Machine
-from penstock.model.topology import Distribution, Grouping, ServiceTime
+from penstock.model.topology import Grouping
 from penstock.papers.hone.live.episodes import STEADY, Episodes, EpisodeSentences, Lengths, sentences
 from penstock.planning.planner import Planner
 from penstock.workloads.running.counts import Count, RunningCounts
+from penstock.workloads.storm_applications import EXPONENTIAL, gamma
 
 WORD_BYTES = 52  # of a word's tuple in DSPBench, most of it not the word
 PASSED_ON = 8  # one of this number of counts is passed on
@@ -131,12 +132,8 @@ class EmulatedWordCount:
         return max((card.utilisation(rate_tps) for card in cards), default=0.0)
 
 
-def _gamma(cv: float) -> ServiceTime:
-    return ServiceTime(distribution=Distribution.GAMMA, cv=cv)
-
-
 # Variation of these components' times as measured by DSPBench; a database's are assumed to be exponential.
-SERVICES = (_gamma(1.108), _gamma(0.375), _gamma(0.168), ServiceTime(distribution=Distribution.EXPONENTIAL))
+SERVICES = (gamma(1.108), gamma(0.375), gamma(0.168), EXPONENTIAL)
 
 
 def _bytes(values: list[Any]) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure, Row
+from penstock.experiments.figure import Case, Claim, Figure, Row, judged
 from penstock.experiments.live_cases import Report, silent
 from penstock.experiments.pictures import Picture
 from penstock.papers.hone.live.episodes import STEADY, Episodes, Lengths
@@ -14,13 +14,13 @@ from penstock.papers.hone.live.measures import run_and_measure
 from penstock.papers.hone.live.ratios import MEASURES, Ratio, against
 from penstock.papers.hone.live.settings import one_slow_machine
 from penstock.papers.hone.live.trial import Choice, Trial
+from penstock.papers.hone.signals import FORMS
 from penstock.papers.hone.tables import finish
 
 TAUS, QUICK_TAUS = (1, 2, 5, 10, 20, 40, 80, 130), (1, 10, 80)  # ms
 LOAD = 0.8
 FULL, QUICK = Lengths(0.5, 1.75, 0.25, 0.75), Lengths(0.5, 1.5, 0.25, 0.75)
 ROUNDS, QUICK_ROUNDS = 5, 2
-FORMS = {False: ("as published", "#d1603d"), True: ("work-conserving", "#4878a8")}
 
 
 def longest_first(tau: int, conserving: bool) -> str:
@@ -89,13 +89,13 @@ def _middle(mean: dict[bool, dict[int, Ratio]]) -> Claim:
     taus = list(own)
     best = min(taus, key=lambda tau: own[tau].ratio)
     holds = best not in (taus[0], taus[-1])
-    return Claim(
+    return judged(
         "a middle τ is best (LBF as published)",
         "yes; a very small τ costs, a large one schedules too little",
         f"best at {best} ms; mean against fifo: {_listed(own)}",
         "neither the smallest nor the largest τ",
         holds,
-        "" if holds else "changing the signal costs nothing here, so that only the idling of a held signal is left",
+        "changing the signal costs nothing here, so that only the idling of a held signal is left",
     )
 
 
@@ -120,13 +120,13 @@ def _helps(mean: dict[bool, dict[int, Ratio]], tail: dict[bool, dict[int, Ratio]
     }
     faster = [f"{where} {one.text}" for where, one in every.items() if one.high < 1.0]
     least = min(every, key=lambda where: every[where].ratio)
-    return Claim(
+    return judged(
         "ours: some τ makes LBF faster than first in first out",
         "always, against Storm",
         f"at {len(faster)} of {len(every)}; least ratio {every[least].text} ({least})",
         "upper limit < 1, mean or p99",
-        bool(faster),
-        "" if faster else "first in first out completes the oldest sentence first, and idles no less than LBF",
+        faster,
+        "first in first out completes the oldest sentence first, and idles no less than LBF",
     )
 
 

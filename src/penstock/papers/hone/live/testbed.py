@@ -12,16 +12,16 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from penstock.experiments.figure import Case, Claim, Figure, Row, Value
+from penstock.experiments.figure import Case, Claim, Figure, Row, Value, judged
 from penstock.experiments.live_cases import Report, silent
-from penstock.experiments.pictures import Axes, Picture
+from penstock.experiments.pictures import Axes, Picture, bars_beside
 from penstock.experiments.statistics import signed
 from penstock.model.topology import Grouping
 from penstock.papers.hone.live.episodes import STEADY, Episodes, Lengths
 from penstock.papers.hone.live.measures import run_and_measure
 from penstock.papers.hone.live.ratios import Ratio, against
 from penstock.papers.hone.live.settings import HONE_SLOWER, HONE_TPS, WORDS, hone_testbed
-from penstock.papers.hone.live.signals import longest_first
+from penstock.papers.hone.live.signals import FULL, QUICK, QUICK_ROUNDS, ROUNDS, longest_first
 from penstock.papers.hone.live.trial import Choice, Trial
 from penstock.papers.hone.tables import finish
 
@@ -31,8 +31,6 @@ TAUS = (10, 30, 50, 80, 100, 130)  # ms
 FEWER_TAUS = (10, 50, 80, 130)
 QUICK_TAUS = (10, 80)
 CONSERVING_TAU = 80
-FULL, QUICK = Lengths(0.5, 1.75, 0.25, 0.75), Lengths(0.5, 1.5, 0.25, 0.75)
-ROUNDS, QUICK_ROUNDS = 5, 2
 
 
 def hone_case(quick: bool, taus: Sequence[int] = FEWER_TAUS, **changes: Value) -> dict[str, Value]:
@@ -161,7 +159,7 @@ def _claims_10(rows: pd.DataFrame) -> list[Claim]:
 def _reduced(what: str, wanted: float, found: Sequence[Ratio]) -> Claim:
     ours = reduction(found)
     holds = abs(ours - wanted) <= POINTS
-    return Claim(what, signed(-wanted), signed(-ours), "± 10 points", holds, "" if holds else IDLES)
+    return judged(what, signed(-wanted), signed(-ours), "± 10 points", holds, IDLES)
 
 
 def _middle(cases: dict[str, pd.DataFrame]) -> Claim:
@@ -169,13 +167,13 @@ def _middle(cases: dict[str, pd.DataFrame]) -> Claim:
         tps: min(found, key=lambda tau: found[tau].ratio) for tps, own in cases.items() if (found := ratios_by_tau(own))
     }
     holds = all(TAUS[0] < tau < TAUS[-1] for tau in best.values())
-    return Claim(
+    return judged(
         "a middle τ is best: small ones cost threads time, large ones schedule too little",
         "50 to 100 ms",
         ", ".join(f"{tau} ms at {tps}/s" for tps, tau in best.items()),
         "neither the smallest nor the largest τ, every rate",
         holds,
-        "" if holds else "changing a signal costs nothing here; what grows with τ is how long the card idles",
+        "changing a signal costs nothing here; what grows with τ is how long the card idles",
     )
 
 
@@ -201,25 +199,21 @@ def _others(cases: dict[str, pd.DataFrame], unit: str) -> list[Claim]:
     below = sum(one.high < 1.0 for one in every)
     kept = {name: to_storm(own, longest_first(CONSERVING_TAU, True)) for name, own in cases.items()}
     return [
-        Claim(
+        judged(
             "ours: LBF as published is faster than RRB, the paper's baseline in simulation",
             "not shown live",
             f"at {below} of {len(every)} τ; on average {signed(-reduction(every))}",
             "upper limit < 1 at every τ",
             below == len(every),
-            ""
-            if below == len(every)
-            else "RRB idles for single turns of empty queues, LBF as published until the next signal, up to τ",
+            "RRB idles for single turns of empty queues, LBF as published until the next signal, up to τ",
         ),
-        Claim(
+        judged(
             f"ours: work-conserving LBF (τ = {CONSERVING_TAU} ms) is faster than Storm's sending",
             "not tried",
             ", ".join(f"{one.text} at {name}{unit}" for name, one in kept.items()),
             "upper limit < 1, every case",
             all(one.high < 1.0 for one in kept.values()),
-            ""
-            if all(one.high < 1.0 for one in kept.values())
-            else "neither idles while a tuple waits, and then the order of sending does not change the mean delay",
+            "neither idles while a tuple waits, and then the order of sending does not change the mean delay",
         ),
     ]
 
@@ -252,10 +246,8 @@ def _draw_11(rows: pd.DataFrame, picture: Picture) -> None:
         longest_first(STRAGGLER_TAU, False): (f"LBF as published, τ = {STRAGGLER_TAU} ms", COLOURS["lbf"]),
         longest_first(CONSERVING_TAU, True): ("LBF, work-conserving", COLOURS["conserving"]),
     }
-    width = 0.8 / len(shown)
     for number, (sending, (text, colour)) in enumerate(shown.items()):
-        across = np.arange(means.shape[1]) + (number - (len(shown) - 1) / 2) * width
-        axis.bar(across, means.loc[sending], width * 0.9, color=colour, label=text)
+        bars_beside(axis, number, len(shown), means.loc[sending].to_numpy(), color=colour, label=text)
     axis.set_xticks(range(means.shape[1]), [str(place) for place in range(means.shape[1])])
     finish(axis, "split task", "mean latency (ms)", "", True)
     axis.legend(frameon=False, fontsize=8)
@@ -268,21 +260,21 @@ def _claims_11(rows: pd.DataFrame) -> list[Claim]:
     kept = means.loc[conserving]
     lower = int((held < storm).sum())
     return [
-        Claim(
+        judged(
             "every split task is faster than in Storm (τ = 80 ms, 1,170/s)",
             "all ten, at every number of tuples",
             f"{lower} of {len(storm)}",
             "mean over rounds",
             lower == len(storm),
-            "" if lower == len(storm) else IDLES,
+            IDLES,
         ),
-        Claim(
+        judged(
             "the slowest split task is far faster than Storm's",
             "far",
             f"{held.max():.0f} ms against {storm.max():.0f} ms; work-conserving {kept.max():.0f} ms",
             "below half",
-            bool(held.max() < 0.5 * storm.max()),
-            "" if held.max() < 0.5 * storm.max() else IDLES,
+            held.max() < 0.5 * storm.max(),
+            IDLES,
         ),
         Claim(
             "ours: work-conserving LBF brings tasks closer together (slowest / fastest)",
@@ -327,21 +319,21 @@ def _claims_14(rows: pd.DataFrame) -> list[Claim]:
     ours = 1.0 - found[best].ratio
     grows = bool(np.all(np.diff([one.ratio for one in found.values()]) < 0))
     return [
-        Claim(
+        judged(
             "on ten nodes LBF's mean latency is below Storm's by up to",
             "−79.4 %",
             f"{signed(-ours)} (τ = {best} ms)",
             "± 10 points",
             abs(ours - 0.794) <= POINTS,
-            "" if abs(ours - 0.794) <= POINTS else IDLES,
+            IDLES,
         ),
-        Claim(
+        judged(
             "the reduction grows with τ",
             "yes",
             ", ".join(f"{signed(one.ratio - 1.0)} at {tau} ms" for tau, one in found.items()),
             "every reduction above the one before",
             grows,
-            "" if grows else "the card idles longer the longer a signal is held",
+            "the card idles longer the longer a signal is held",
         ),
         *_others(_by_case(rows, "nodes"), " nodes"),
     ]

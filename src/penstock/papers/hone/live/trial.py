@@ -9,14 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.experiments.live_cases import Report
+from penstock.experiments.live_cases import Report, looks_late, measured_run
 from penstock.model.tuples import TuplePolicies
 from penstock.papers.hone.live.episodes import Episodes
 from penstock.papers.hone.live.settings import EmulatedWordCount
-from penstock.runtime.config import ALL, Checkpointing, Execution, RunConfig, Telemetry
-from penstock.runtime.controller.state_machine import RunFailed
 from penstock.runtime.run import Run
-from penstock.startup.start import start
 
 LOOK_S = 0.25  # between two checks of the emulation's lag
 AHEAD_S = 0.15  # by which policies are set before an episode starts
@@ -67,27 +64,16 @@ class Conducted(NamedTuple):
 def conduct(trial: Trial, folder: Path, report: Report) -> Conducted:
     """Run a trial and return the observations; its telemetry is below a folder."""
     trial.episodes.whole  # noqa: B018  drawn here, not in the workers
-    run = start(
-        trial.setting.flow(trial.episodes),
-        emulate=trial.setting.cluster,
-        policy=trial.setting.policy,
-        runs=folder,
-        config=RunConfig(
-            execution=Execution(seed=trial.episodes.seed),
-            checkpointing=Checkpointing(interval_s=0.0),  # barriers would flush what policies hold back
-            telemetry=Telemetry(sample_tps=ALL),
-            tuple_policies=TuplePolicies(routing=PLAIN.routing, sending=PLAIN.sending),
-        ),
+    setting, episodes = trial.setting, trial.episodes
+    policies = TuplePolicies(routing=PLAIN.routing, sending=PLAIN.sending)
+    running = measured_run(
+        setting.flow(episodes), setting.cluster, folder, episodes.seed, policy=setting.policy, tuples=policies
     )
-    try:
+    with running as run:
         begun = monotonic() - run.status().seconds
-        late = [_episode(run, trial, number, begun, report) for number in range(trial.episodes.number)]
-        _wait_for_all(run, trial.episodes.number * trial.episodes.size)
+        late = [_episode(run, trial, number, begun, report) for number in range(episodes.number)]
+        _wait_for_all(run, episodes.number * episodes.size)
         run.drain(DRAIN_S)
-    finally:
-        run.stop()
-    if error := run.status().error:
-        raise RunFailed(error)
     return Conducted(run.info.telemetry_path, tuple(late))
 
 
@@ -100,16 +86,10 @@ def _episode(run: Run, trial: Trial, number: int, begun: float, report: Report) 
     _until(begin - AHEAD_S)
     _switch(run, choice)
     _until(begin + lengths.settle)
-    looks = []
-    while monotonic() < begin + lengths.busy - LOOK_S:
-        sleep(LOOK_S)
-        status = run.status()
-        if status.error:
-            raise RunFailed(status.error)
-        looks.append(any("emulation" in warning for warning in status.warnings))
+    late = looks_late(run, begin + lengths.busy, LOOK_S)
     _until(begin + lengths.busy + ENDED_S)
     _switch(run, PLAIN)
-    return sum(looks) / max(1, len(looks))
+    return late
 
 
 def _wait_for_all(run: Run, tuples: int) -> None:

@@ -10,15 +10,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
-from penstock.experiments.figure import Claim
+from penstock.experiments.figure import Claim, judged
 from penstock.experiments.statistics import signed
 
 LATE = 0.25  # maximum share of checks of a placement or a run at which its emulation lags
-
-
-def judged(claim: str, paper: str, ours: str, tolerance: str, holds: bool, why_not: str) -> Claim:
-    """Return a claim, with the reason only if it does not hold."""
-    return Claim(claim, paper, ours, tolerance, bool(holds), "" if holds else why_not)
 
 
 def emulated_truly(seen: str, what: str, late: Sequence[str]) -> Claim:

@@ -19,8 +19,8 @@ from penstock.calibration import Calibration
 from penstock.calibration.calibrator import combine
 from penstock.calibration.observation import summarise_run
 from penstock.estimate.evaluator import Evaluator
-from penstock.experiments.figure import Case, Claim, Figure, Row, Value
-from penstock.experiments.live_cases import live_session, silent, temporary
+from penstock.experiments.figure import Case, Claim, Figure, Row, Value, judged
+from penstock.experiments.live_cases import Report, live_session, silent, temporary
 from penstock.experiments.live_tuples import Followed, followed
 from penstock.experiments.pictures import COLOURS, Axes, Picture, label
 from penstock.experiments.slow_motion import Phases, Raised
@@ -29,14 +29,13 @@ from penstock.model.costs import Costs
 from penstock.model.instance import Instance
 from penstock.model.taskgraph import Floats
 from penstock.model.topology import Kind
-from penstock.papers.predictive.live.claims import LATE, emulated_truly, judged
+from penstock.papers.predictive.live.claims import LATE, emulated_truly
 from penstock.papers.predictive.live.settings import APPLICATIONS, LOAD, SlowedApplication
 from penstock.papers.predictive.live.tables import MILLISECOND, carried_tps, latencies_between
 from penstock.papers.predictive.live.visits import (
     WINDOW,
     Flood,
     Lengths,
-    Report,
     Timetable,
     Toured,
     Visit,

@@ -17,14 +17,12 @@ from penstock.autopilot.autopilot import Autopilot, AutopilotSettings
 from penstock.autopilot.guard import Guard
 from penstock.autopilot.ledger import Episode, Ledger, LedgerContents
 from penstock.autopilot.live_target import LiveTarget
-from penstock.experiments.live_cases import is_late
+from penstock.experiments.live_cases import is_late, measured_run
 from penstock.model.objective import Objective
 from penstock.model.plan import Plan, to_plan
 from penstock.papers.predictive.live.settings import DEFAULT, SlowedApplication
-from penstock.runtime.config import ALL, Checkpointing, Execution, RunConfig, Telemetry
 from penstock.runtime.handle import MovedTask
 from penstock.runtime.run import Run
-from penstock.startup.start import start
 
 SETTLE_S = 3.0  # at the start, and after the last move
 LAST_S = 1.0  # before the moves and before the end, whose tuples would complete afterwards
@@ -77,24 +75,11 @@ def fly(setting: SlowedApplication, pilots: Pilots, runs: Path, seed: int) -> li
     default = to_plan(
         setting.application, setting.cluster, setting.default, policy=DEFAULT, objective=Objective.DELAY, seed=seed
     )
-    run = start(
-        setting.flow(seed=seed),
-        config=RunConfig(
-            execution=Execution(seed=seed),
-            checkpointing=Checkpointing(interval_s=0.0),
-            telemetry=Telemetry(sample_tps=ALL),
-        ),
-        emulate=setting.cluster,
-        plan=default,
-        runs=runs,
-    )
     found = []
-    try:
+    with measured_run(setting.flow(seed=seed), setting.cluster, runs, seed, plan=default) as run:
         for turn in range(len(pilots.policies)):
             run.apply(default)  # without effect before the first pass
             found.append(_steered(run, setting, pilots, turn, seed))
-    finally:
-        run.stop()
     return found
 
 

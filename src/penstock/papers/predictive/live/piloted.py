@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from penstock.autopilot.ledger import Episode
 from penstock.estimate.latency_models import save_models
 from penstock.experiments.figure import Case, Figure, Row, Value
-from penstock.experiments.live_cases import live_session, silent, temporary
+from penstock.experiments.live_cases import Report, live_session, silent, temporary
 from penstock.experiments.live_tuples import COLUMNS
 from penstock.experiments.pictures import COLOURS, Axes, Picture, label
 from penstock.experiments.statistics import deviation
@@ -30,7 +30,6 @@ from penstock.papers.predictive.live.claims import POLICIES, pilot_claims
 from penstock.papers.predictive.live.passes import Pass, Pilots, fly
 from penstock.papers.predictive.live.settings import APPLICATIONS, LOAD, SlowedApplication
 from penstock.papers.predictive.live.tables import HOP_COLUMNS, MILLISECOND, latencies_between, path_ms
-from penstock.papers.predictive.live.visits import Report
 from penstock.papers.predictive.windows import Tables
 from penstock.pipeline.job import read_table, run_pipeline
 from penstock.pipeline.training import train_latency

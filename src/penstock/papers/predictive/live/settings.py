@@ -6,16 +6,14 @@ The machines are those of the experiments on the twin alone, including delays. T
 placement carries: few machines have room for it, so placements differ in all relevant respects.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import msgspec
 
 from penstock.api.dataflow import Dataflow
 from penstock.estimate.evaluator import Evaluator
-from penstock.experiments.slow_motion import Phases, slowed, slowed_cluster
+from penstock.experiments.slow_motion import Phases, Workload, slowed, slowed_cluster
 from penstock.model.cluster import Cluster
 from penstock.model.errors import UnknownName, choices
 from penstock.model.placement import Placement
@@ -31,13 +29,6 @@ SLOWER = 150.0
 MACHINES = 10
 LOAD = 0.3  # of what the default placement carries
 DEFAULT = "round-robin"
-
-
-class Workload(NamedTuple):
-    """An application as a model, and as code that runs."""
-
-    model: Callable[..., Application]
-    flow: Callable[..., Dataflow]
 
 
 APPLICATIONS = {
@@ -57,7 +48,7 @@ class SlowedApplication:
     def flow(self, phases: Phases | None = None, seed: int = 0) -> Dataflow:
         """Return the application; without phases, under its constant load."""
         feed = Feed(arrivals=phases or Phases(self.rate_tps), seed=seed)
-        return self._workload.flow(self._slowed, feed, output=False)
+        return self._workload.flow(self._slowed, feed, False)
 
     @cached_property
     def application(self) -> Application:

@@ -11,12 +11,12 @@ without any time left are skipped.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic, sleep
 from typing import NamedTuple
 
-from penstock.experiments.live_cases import looks_late
+from penstock.experiments.live_cases import Report, looks_late, measured_run
 from penstock.experiments.slow_motion import Phases, Raised
 from penstock.exploration.random_placements import Drawing
 from penstock.model.objective import Objective
@@ -24,12 +24,7 @@ from penstock.model.placement import Placement
 from penstock.model.plan import Plan, to_plan
 from penstock.papers.predictive.live.settings import DEFAULT, SlowedApplication
 from penstock.planning.planner import Planner
-from penstock.runtime.config import ALL, Checkpointing, Execution, FlowControl, RunConfig, Telemetry
-from penstock.runtime.controller.state_machine import RunFailed
 from penstock.runtime.run import Run
-from penstock.startup.start import start
-
-Report = Callable[[str], None]
 
 POLICIES = ("t-storm", "t-heron", "r-storm", "predictive", "greedy-random")
 MARGIN = 0.25  # capacity of every placement beyond its load, according to the estimator
@@ -121,24 +116,16 @@ class Toured(NamedTuple):
 
 def tour(setting: SlowedApplication, table: Timetable, folder: Path, seed: int, report: Report) -> Toured:
     """Visit placements in one run; its telemetry is below a folder."""
-    run = start(
+    running = measured_run(
         setting.flow(Phases(setting.rate_tps, table.raised), seed),
-        emulate=setting.cluster,
+        setting.cluster,
+        folder,
+        seed,
         plan=_plan(setting, table.steady[0]),
-        runs=folder,
-        config=RunConfig(
-            execution=Execution(seed=seed),
-            checkpointing=Checkpointing(interval_s=0.0),
-            flow_control=FlowControl(window=WINDOW),
-            telemetry=Telemetry(sample_tps=ALL),
-        ),
+        window=WINDOW,
     )
-    try:
+    with running as run:
         visits = list(_Tour(run, setting, table, report).visits())
-    finally:
-        run.stop()
-    if error := run.status().error:
-        raise RunFailed(error)
     return Toured(run.info.telemetry_path, tuple(visits))
 
 

@@ -1,6 +1,6 @@
 """TATA live, on emulated machines with 1, 2 and 4 cores: the paper's applications, and the estimators of throughput.
 
-`settings` defines machines and applications, `topologies` random ones, `runs` measures what a placement carries.
+`settings` defines machines and applications, `runs` measures what a placement carries.
 Figures: `applications` (live), the five applications under each policy; `estimator`, estimates compared with runs.
 """
 

@@ -21,7 +21,7 @@ import pandas as pd
 from penstock.experiments.figure import Case, Figure, Row
 from penstock.experiments.live_cases import Report, live_session, silent, temporary
 from penstock.experiments.live_tuples import followed
-from penstock.experiments.pictures import COLOURS, Picture, finish
+from penstock.experiments.pictures import COLOURS, Picture, bars_beside, finish
 from penstock.experiments.slow_motion import Phases, Raised
 from penstock.model.costs import Costs
 from penstock.model.objective import Objective
@@ -31,7 +31,7 @@ from penstock.papers.tata.live.claims import live_claims
 from penstock.papers.tata.live.runs import Placed, carried, host_is_busy, running
 from penstock.papers.tata.live.settings import APPLICATIONS, LATE, OVER, WINDOW, EmulatedApplication
 from penstock.papers.tata.live.stepped import Part, stepped
-from penstock.papers.tata.policies import FLINK, I_STORM, NI, TATA, base, unknown
+from penstock.papers.tata.policies import FLINK, I_STORM, NI, TATA, base
 from penstock.planning.planner import Decision, Planner
 from penstock.runtime.config import ALL
 from penstock.sim.events import Twin
@@ -83,19 +83,18 @@ def planned(name: str, policy: str, seed: int) -> Plans:
 def run_application(case: Case, report: Report = silent) -> Sequence[Row]:
     """Run one application under one policy; return a row, which states why if nothing was measured."""
     name, policy = str(case["application"]), str(case["policy"])
-    if why := unknown(policy):
-        return [{"skipped": why}]
     plans = planned(name, policy, int(case["seed"]))
     if isinstance(plans.decision.result, Infeasible):
         return [{"skipped": plans.decision.result.reason}]
     report(f"{name}, {policy}, on a manual clock")
     expected = predicted(name, plans, int(case["seed"]))
-    placed = _placed(case, plans, OVER * expected["twin_tps"])
-    row: dict[str, str | float] = {"skipped": "", **expected, **_on_manual_clock(placed, _times(case))}
+    placed, times = _placed(case, plans, OVER * expected["twin_tps"]), _times(case)
+    on_clock = _row(times, stepped(placed, *times.parts).tuples, "run")
+    row: dict[str, str | float] = {"skipped": "", **expected, **on_clock}
     late = float("nan")
     for attempt in range(0 if host_is_busy() else TRIES):
         report(f"{name}, {policy}, live{', again' if attempt else ''}")
-        found = _live(placed, _times(case))
+        found = _live(placed, times)
         if (late := found["live_late"]) <= LATE:
             return [{**row, **found}]
     nothing = {column.replace("run_", "live_", 1): float("nan") for column in row if column.startswith("run_")}
@@ -160,13 +159,8 @@ def _times(case: Case) -> Timetable:
     return Timetable(float(case["settle_s"]), float(case["hold_s"]))
 
 
-def _on_manual_clock(placed: Placed, times: Timetable) -> dict[str, float]:
-    """Run a placement under the load and in overload, on a manual clock."""
-    return _row(times, stepped(placed, *times.parts).tuples, "run")
-
-
 def _live(placed: Placed, times: Timetable) -> dict[str, float]:
-    """Do the same live."""
+    """Run a placement live under the load and in overload."""
     late = []
     with live_session() as spark, temporary() as folder:
         with running(placed, Path(folder)) as run:
@@ -215,14 +209,12 @@ def _draw(rows: pd.DataFrame, picture: Picture) -> None:
     picture.set_size_inches(11, 7)
     axes = picture.subplots(2, 1, sharex=True)
     panels = (("run_tps", "throughput (tuples/s)"), ("run_p99_ms", "p99 at an equal load (ms)"))  # fmt: skip
-    width = 0.8 / len(policies)
     for axis, (column, text) in zip(axes, panels, strict=True):
         for number, policy in enumerate(policies):
             own = kept[kept["policy"] == policy].groupby("application")[column]
-            across = np.arange(len(names)) + (number - (len(policies) - 1) / 2) * width
             means, lowest, highest = (found.reindex(names).to_numpy() for found in (own.mean(), own.min(), own.max()))
-            axis.bar(across, means, width * 0.9, color=COLOURS[number % len(COLOURS)], label=base(policy),
-                     yerr=[means - lowest, highest - means], error_kw={"linewidth": 0.8})  # fmt: skip
+            look = {"color": COLOURS[number % len(COLOURS)], "label": base(policy)}
+            bars_beside(axis, number, len(policies), means, yerr=[means - lowest, highest - means], **look)
         finish(axis, "", text, "", legend=axis is axes[0])
     axes[-1].set_xticks(range(len(names)), names, fontsize=8)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from penstock.experiments.figure import Claim
+from penstock.experiments.figure import Claim, judged
 from penstock.experiments.statistics import relative_deviation, signed
 from penstock.papers.tata.policies import FLINK, I_STORM, NI, OURS, TATA, base, ours
 
@@ -55,13 +55,13 @@ def _faster(rows: pd.DataFrame, policy: str, baseline: str) -> Claim:
     published = base(policy) == TATA
     holds = gain >= wanted - POINTS if published else bool(gain > 0 and (ratios >= 1 - NOISE).all())
     paper = f"{signed(STATED[base(baseline)], 0)}; by application {signed(wanted, 0)} on average"
-    return Claim(
+    return judged(
         f"{ours(policy)}{policy}'s throughput is above {baseline}'s on average",
         paper if published else "not compared",
         f"{signed(gain)}; {_listed(ratios)}",
         f"at least {signed(wanted - POINTS, 0)}" if published else f"above; in no application below {1 - NOISE:.0%}",
         holds,
-        "" if holds else _lower(ratios, baseline),
+        _lower(ratios, baseline),
     )
 
 
@@ -79,7 +79,7 @@ def _delays(rows: pd.DataFrame, policy: str, baselines: list[str]) -> Iterator[C
     best = [str(name) for name in full.index[full[policy] < full[baselines].min(axis=1)]]
     published = base(policy) == TATA
     holds = not worst and len(full) > 0 and (not published or LOG in best)
-    yield Claim(
+    yield judged(
         f"{ours(policy)}{policy}'s p99 at an equal load is never the highest"
         + (", and the lowest on log processing" if published else ""),
         BETWEEN if published else "not compared",
@@ -87,18 +87,18 @@ def _delays(rows: pd.DataFrame, policy: str, baselines: list[str]) -> Iterator[C
         + ", ".join(f"{name} {full.loc[name, policy]:.0f} ms" for name in full.index),
         "mean of the runs of each application",
         holds,
-        "" if holds else f"highest: {', '.join(worst) or 'none'}; lowest: {', '.join(best) or 'none'}",
+        f"highest: {', '.join(worst) or 'none'}; lowest: {', '.join(best) or 'none'}",
     )
     for baseline in baselines:
         ratios = _ratios(rows, policy, baseline, "run_p99_ms")
         mean = float(ratios.mean()) - 1
-        yield Claim(
+        yield judged(
             f"ours: at an equal load {policy}'s p99 is below {baseline}'s on average",
             "not compared",
             f"{signed(mean)}; {_listed(ratios)}",
             "below",
             mean < 0,
-            "" if mean < 0 else f"above: {', '.join(str(name) for name in ratios.index[ratios > 1])}",
+            f"above: {', '.join(str(name) for name in ratios.index[ratios > 1])}",
         )
 
 
@@ -122,13 +122,13 @@ def _near(
     what: str, rows: pd.DataFrame, value: "np.typing.NDArray[np.float64]", truth: "np.typing.NDArray[np.float64]"
 ) -> Claim:
     off, mean = relative_deviation(value, truth), float(np.mean(value / truth - 1))
-    return Claim(
+    return judged(
         f"ours: {what}",
         f"{ESTIMATE:.1%} for TATA's estimate after a linear fit",
         f"{off:.1%} off, {signed(mean)} on average, {len(rows)} runs",
         NEAR,
         off <= ESTIMATE,
-        "" if off <= ESTIMATE else _furthest(rows, value / truth - 1),
+        _furthest(rows, value / truth - 1),
     )
 
 

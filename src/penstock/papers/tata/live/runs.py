@@ -9,24 +9,23 @@ task to another, not from the beginning of a measurement to its end.
 """
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, sleep
 from typing import NamedTuple
 
 from penstock.api.dataflow import Dataflow
+from penstock.experiments.live_cases import measured_run
 from penstock.model.cluster import Cluster
 from penstock.model.placement import Placement
 from penstock.model.plan import to_plan
 from penstock.model.status import Status
 from penstock.model.topology import Kind, Topology
 from penstock.papers.tata.live.settings import WINDOW
-from penstock.runtime.config import Checkpointing, Execution, FlowControl, RunConfig, Telemetry
 from penstock.runtime.controller.state_machine import RunFailed
 from penstock.runtime.run import Run
-from penstock.startup.start import start
 
 LOOK_S = 0.1  # between two readings of the counts
 MOST_LOAD = 3.0  # of the host, per core; beyond it, no run was seen to keep pace
@@ -81,28 +80,12 @@ class Counts:
         return total
 
 
-@contextmanager
-def running(what: Placed, folder: Path) -> Iterator[Run]:
+def running(what: Placed, folder: Path) -> AbstractContextManager[Run]:
     """Start a run on emulated machines, and stop it at the end; an error of the run is raised."""
-    application = what.flow.application
-    run = start(
-        what.flow,
-        emulate=what.cluster,
-        plan=to_plan(application, what.cluster, what.placement, policy="given", objective="throughput"),
-        runs=folder,
-        config=RunConfig(
-            execution=Execution(seed=what.seed),
-            checkpointing=Checkpointing(interval_s=0.0),
-            flow_control=FlowControl(window=WINDOW),
-            telemetry=Telemetry(enabled=what.sample_tps != 0.0, sample_tps=what.sample_tps),
-        ),
+    plan = to_plan(what.flow.application, what.cluster, what.placement, policy="given", objective="throughput")
+    return measured_run(
+        what.flow, what.cluster, folder, what.seed, plan=plan, sample_tps=what.sample_tps, window=WINDOW
     )
-    try:
-        yield run
-    finally:
-        run.stop()
-    if error := run.status().error:
-        raise RunFailed(error)
 
 
 def carried(run: Run, until: float) -> Carried:

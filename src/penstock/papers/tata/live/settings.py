@@ -8,15 +8,13 @@ The paper does not state the numbers of tasks (its text has lost them with Figur
 four per component. Its sinks count or do nothing, so they cost little here.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import msgspec
 
 from penstock.api.dataflow import Dataflow
-from penstock.experiments.slow_motion import Phases, slowed
+from penstock.experiments.slow_motion import Phases, Workload, slowed
 from penstock.model.cluster import Cluster
 from penstock.model.taskgraph import expand_tasks
 from penstock.model.topology import Application, Kind
@@ -39,13 +37,6 @@ SINK_CPU = 1e-6  # of a sink that counts, in s
 WINDOW = 4  # tuples in flight per channel; few, so that senders soon see which tasks have no room
 LATE = 0.25  # maximum share of checks at which the emulation lags
 OVER = 1.05  # arrivals relative to what the twin says that a placement carries
-
-
-class Workload(NamedTuple):
-    """An application as a model, and as code that runs."""
-
-    model: Callable[[], Application]
-    flow: Callable[[Application, Feed, bool], Dataflow]
 
 
 def _counting(application: Application) -> Application:
