@@ -62,6 +62,7 @@ def comparable(text: str) -> list[str]:
     return [re.sub(DECIDED, "", line).rstrip() for line in text.strip().splitlines()]
 
 
+@pytest.mark.slow
 def test_its_rejection_is_what_the_command_prints(
     penstock: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,6 +138,7 @@ def test_compiled_equals_interpreted(seed: int, cluster: Cluster, monkeypatch: p
     np.testing.assert_allclose(interpreted(machine_traffic)(evaluator.rate_net, placed), compiled[1])
 
 
+@pytest.mark.slow
 @given(applications(), clusters(), st.integers(0, 2**32 - 1))
 def test_memory_fits_if_no_slot_or_machine_exceeds_its_capacity(
     application: Application, cluster: Cluster, seed: int
@@ -166,6 +167,7 @@ def test_throughput_is_limited_by_cards_and_other_resources() -> None:
     assert scored[0] == pytest.approx(0.5)
 
 
+@pytest.mark.slow
 @given(applications(), clusters(), st.integers(0, 2**32 - 1))
 def test_utilisation_reaches_one_at_the_rate_of_the_bottleneck(
     application: Application, cluster: Cluster, seed: int

@@ -117,6 +117,7 @@ def uneven(grouping: Grouping) -> tuple[Application, Cluster, Placement]:
     return application, Cluster(name="uneven", machines=machines), Placement((0, 1, 2, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("grouping", "expected"), [(Grouping.SHUFFLE, 4000.0), (Grouping.FIELDS, 2000.0), (Grouping.ALL, 1000.0)]
 )
@@ -136,6 +137,7 @@ def test_limiting_elements_are_listed_with_their_load() -> None:
     assert fast.utilisation(found.throughput_tps) == pytest.approx(1.0, rel=0.01)
 
 
+@pytest.mark.slow
 def test_slots_that_are_always_busy_wait_for_cores() -> None:
     """Two cores, a slot that is always busy, and two that are busy for 60 % of the time, sometimes together."""
     application = Application(

@@ -19,6 +19,7 @@ from penstock.sim.events import Twin
 from tests.generators import applications, clusters, random_slots
 
 
+@pytest.mark.slow
 def test_two_bottlenecks_give_the_smaller_not_their_product() -> None:
     """A join behind a slow operator: back-pressure on one path limits the other equally, and only once."""
     application = Application(
@@ -58,6 +59,7 @@ def preferring(grouping: Grouping = Grouping.LOCAL_OR_SHUFFLE) -> tuple[Applicat
     return application, Cluster(name="three", machines=machines), (0, 2, 1, 3, 4)
 
 
+@pytest.mark.slow
 def test_the_estimate_of_local_or_shuffle_agrees_with_the_twin() -> None:
     application, cluster, slots = preferring()
     evaluator = Evaluator(application, cluster)

@@ -17,6 +17,7 @@ from penstock.policies.placement.learned.weights import load_network
 TINY = Form(width=16, layers=1, heads=2, hidden=8)
 
 
+@pytest.mark.slow
 def test_a_placement_is_compared_with_the_others_of_its_instance() -> None:
     reward = jnp.array([[1.0, 2.0, 6.0], [0.0, 0.0, 3.0]])
     found = np.asarray(advantages(reward, "samples"))

@@ -44,6 +44,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("empty_cache")
 def test_a_kernel_is_interpreted_until_that_takes_as_long_as_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: Any = kernel(half_of_the_sum)
@@ -84,6 +85,7 @@ print(len(double.signatures))
 """
 
 
+@pytest.mark.slow
 def test_a_kernel_in_the_cache_is_not_interpreted(tmp_path: Path) -> None:
     script = tmp_path / "gradual.py"
     script.write_text(GRADUAL)

@@ -41,6 +41,7 @@ def test_groupings_expand_to_their_edges(
         np.testing.assert_array_equal(found.target, found.source + senders)
 
 
+@pytest.mark.slow
 @given(applications())
 def test_every_task_processes_the_tuples_of_its_edges(application: Application) -> None:
     tasks = expand_tasks(application)

@@ -81,6 +81,7 @@ def test_a_worker_that_dies_is_followed_by_a_new_epoch() -> None:
     assert sum(cluster.counts["recoveries"] for cluster in clusters) >= 5  # one that has no tasks is not missed
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before() -> None:
     clusters = [ran(seed, faults=[Fault("damage", label="CheckpointCompleted", countdown=8)]) for seed in range(40)]
     assert sum(cluster.damaged for cluster in clusters) >= 10

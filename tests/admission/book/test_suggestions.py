@@ -36,6 +36,7 @@ def lets_in(book: Book, wanted: Application) -> bool:
     return isinstance(admit(book, wanted, advise=False), Admitted)
 
 
+@pytest.mark.slow
 def test_the_best_rate_can_be_had_and_no_more() -> None:
     found = refused(book(), application(rate=20.0))
     best = of_kind(found, SuggestionKind.RATE).after
@@ -75,6 +76,7 @@ def test_names_one_slow_machine_and_its_increase() -> None:
     assert lets_in(with_increase(slow, remedy), application(rate=8.0))
 
 
+@pytest.mark.slow
 def test_where_more_of_one_element_does_not_help_several_are_named() -> None:
     found = refused(book(), application(rate=20.0))
     remedy = found.suggestions[0]

@@ -60,6 +60,7 @@ def test_another_path_processes_unprocessed_tuples_exactly_once(tmp_path: Path, 
     assert published(tmp_path) == list(range(TOTAL))
 
 
+@pytest.mark.slow
 def test_what_a_drained_path_had_taken_and_not_given_goes_to_another(tmp_path: Path) -> None:
     splits = Splits(tmp_path / "logs", ["in"])
     first = cluster(tmp_path, "p0")
@@ -75,6 +76,7 @@ def test_what_a_drained_path_had_taken_and_not_given_goes_to_another(tmp_path: P
     assert published(tmp_path) == list(range(TOTAL))
 
 
+@pytest.mark.slow
 def test_returns_nothing_of_a_source_read_to_its_end(tmp_path: Path) -> None:
     splits = Splits(tmp_path / "logs", ["in"])
     cluster(tmp_path, "p0").finish()
@@ -84,6 +86,7 @@ def test_returns_nothing_of_a_source_read_to_its_end(tmp_path: Path) -> None:
     assert published(tmp_path) == list(range(TOTAL))
 
 
+@pytest.mark.slow
 def test_returns_everything_without_a_complete_checkpoint(tmp_path: Path) -> None:
     splits = Splits(tmp_path / "logs", ["in"])
     first = cluster(tmp_path, "p0")
@@ -114,6 +117,7 @@ def test_nothing_of_a_run_is_settled_that_a_process_drives(tmp_path: Path) -> No
     assert load(folder).given_up
 
 
+@pytest.mark.slow
 def test_a_recorded_run_determines_the_unprocessed_tuples(tmp_path: Path) -> None:
     splits = Splits(tmp_path / "logs", ["in"])
     splits.note_run("p0", tmp_path / "p0")

@@ -79,6 +79,7 @@ def check(make: Make, folder: Path, tasks: int, limits: list[int]) -> list[Any]:
     return everything
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     how=st.sampled_from(sorted(LINES)),

@@ -40,6 +40,7 @@ def test_one_path_emits_everything_in_order(tmp_path: Path) -> None:
     assert given(source, clock) == list(range(1, 301))
 
 
+@pytest.mark.slow
 def test_two_paths_share_tuples_by_weight_though_they_start_apart(tmp_path: Path) -> None:
     clock = Clock(100.0)
     a = opened(clock, tmp_path, "a", numbers(rate=100.0))

@@ -126,6 +126,7 @@ def test_a_trial_judges_every_model_at_every_load_and_measures_what_was_decided(
     assert times["value"].max() < 100.0  # nobody chose what cannot carry the load
 
 
+@pytest.mark.slow
 def test_a_scenario_with_fewer_executors_takes_longer() -> None:
     rows = {one: pd.DataFrame(executors.run_scenario({"scenario": one, "seed": 0, "tuples": 500})) for one in "AC"}
     whole = {
@@ -203,6 +204,7 @@ def test_reductions_hold_where_they_are_near_the_papers_and_fail_where_there_is_
     assert not holds(none, "predictive-search reduces")
 
 
+@pytest.mark.slow
 def test_accuracies_are_judged_by_the_papers() -> None:
     def accurate(share: float) -> Callable[[pd.DataFrame], pd.DataFrame]:
         return lambda rows: rows.assign(value=rows["value"].where(rows["what"] != "accuracy", share))

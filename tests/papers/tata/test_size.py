@@ -27,6 +27,7 @@ def claim(found: pd.DataFrame, part: str) -> Claim:
     return one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tasks", [100, 1000])
 def test_an_instance_has_the_number_of_tasks_asked_for(tasks: int) -> None:
     job, cluster = sized_pair(np.random.default_rng(0), tasks)

@@ -50,6 +50,7 @@ def test_agrees_with_the_reference_answers(instance: Instance) -> None:
         assert lowest * (1 - 1e-9) <= rate <= highest * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @needs_shared
 def test_near_ties_and_shared_links_raise_the_mean_rate_of_the_reference_instances() -> None:
     shares = []
@@ -233,6 +234,7 @@ def test_cached_trees_equal_recomputed_ones(seed: int) -> None:
         load[charged] += rng.uniform(0, 1e6)
 
 
+@pytest.mark.slow
 def test_a_tree_is_shared_by_its_users_and_recomputed_after_it_had_none() -> None:
     links = random_network(0).links
     trees, back, load = no_trees(4, links.nodes, 3), reverse(links), np.zeros(len(links.bandwidth))
@@ -283,6 +285,7 @@ def test_the_compiled_assignment_equals_the_interpreted_one(case: Case, seed: in
         assert made[0].free.tolist() == made[1].free.tolist()
 
 
+@pytest.mark.slow
 def test_hops_keep_their_routes_when_arrays_grow() -> None:
     hops = no_hops(1, 1, 2)
     line = np.array([-1, 0, 1, 2], dtype=np.int32)  # node 3 is reached from 2, that from 1, that from 0

@@ -75,6 +75,7 @@ def decisions(found: list[Case]) -> list[Decision]:
     return [decide(case.policy.rule, case.given, number) for number, case in enumerate(found)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("roomy", [True, False])
 def test_minimises_15_exactly_if_no_tuple_must_leave(roomy: bool) -> None:
     found = cases(1, STATES if roomy else STATES // 4, roomy, source=False)

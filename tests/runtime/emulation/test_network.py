@@ -66,6 +66,7 @@ def test_a_card_may_receive_at_another_rate_than_it_sends() -> None:
     assert carry(everywhere, "b/0", "a/0", 1000) == pytest.approx(0.002 + 0.008 + 0.004)
 
 
+@pytest.mark.slow
 @given(clusters())
 def test_delays_on_a_mesh_are_those_of_the_model_for_all_pairs_of_slots(cluster: Cluster) -> None:
     everywhere = networks(cluster)

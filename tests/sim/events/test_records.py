@@ -28,6 +28,7 @@ def of_kind(table: pa.Table, kind: RecordKind) -> list[Row]:
     return [row for row in table.to_pylist() if row["kind"] == kind]
 
 
+@pytest.mark.slow
 def test_records_have_the_schema_and_their_required_columns(recorded: tuple[TwinRun, TwinSpan, pa.Table]) -> None:
     table = recorded[2]
     assert table.schema.equals(arrow_schema())

@@ -13,6 +13,7 @@ from penstock.sim.events import Twin
 from tests.sim.events.cases import EXPONENTIAL, SERVICE, line, machines
 
 
+@pytest.mark.slow
 def test_the_maximum_rate_of_a_chain_is_that_of_its_slowest_component() -> None:
     application = line(1.0, ServiceTime(), ServiceTime())
     assert Twin(application, machines((1, 1), (1, 1), (1, 1))).maximum_tps([0, 1, 2]) == pytest.approx(
@@ -45,6 +46,7 @@ def test_back_pressure_finds_the_rate_of_machines_that_share_shuffled_work() -> 
     assert 1.5 * even < Twin(application, cluster, Costs(window=64)).maximum_tps([2, 0, 1]) <= 1.02 * 2.0 * even
 
 
+@pytest.mark.slow
 def test_a_placement_may_carry_less_after_an_overload_than_before() -> None:
     """Five lanes share a card: four carry an eighth of the tuples each, 1,000 bytes long, and one half, 100 bytes long.
 
@@ -95,6 +97,7 @@ def test_sources_that_share_a_card_fill_it_in_their_ratio() -> None:
     assert carried == pytest.approx(2 * 10e6 / 8 / 2_600.0, rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_saturated_source_has_priority_over_the_other_tasks_of_its_slot() -> None:
     """Its backlog is the oldest: tuples sent to a task of its slot wait, and senders choose the other receiver."""
     application = Application(
@@ -110,6 +113,7 @@ def test_a_saturated_source_has_priority_over_the_other_tasks_of_its_slot() -> N
     assert twin.maximum_tps([0, 1, 0, 2]) == pytest.approx(2000.0, rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_maximum_is_not_measured_while_tasks_process_a_backlog() -> None:
     """In two spans equal numbers of source tuples start and complete, while an operator still has a backlog."""
     one = case(1109)

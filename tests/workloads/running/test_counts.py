@@ -45,6 +45,7 @@ def test_the_largest_count_is_kept_in_any_order(tmp_path: Path) -> None:
     assert latest_counts(tmp_path / "output/counts") == {"a": 3, "b": 6}
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2)), max_size=40))
 def test_counts_at_any_task_in_any_order_add_up_to_the_truth(
     tmp_path_factory: pytest.TempPathFactory, words: list[tuple[str, int]]
