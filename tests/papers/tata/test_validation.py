@@ -10,7 +10,7 @@ from matplotlib.figure import Figure as Picture
 from penstock.experiments.figure import Claim
 from penstock.experiments.reproduction import figures_of
 from penstock.papers.tata import FIGURES, validation
-from penstock.papers.tata.validation import OPTIMUM, SEARCH, VALIDATION
+from penstock.papers.tata.validation import OPTIMUM, SEARCH, STARTED, VALIDATION
 from tests.shared_data import needs_shared
 
 
@@ -86,6 +86,12 @@ def test_the_published_policy_is_judged_as_the_papers_and_others_as_ours() -> No
     assert claim(found, "tata has").holds
     assert claim(found, "tata has").claim.startswith("tata")
     assert not claim(found, "ours: neural has").holds
+
+
+def test_a_search_from_the_network_is_compared_pair_by_pair() -> None:
+    assert claim(rows(**{STARTED: 0.6}), "is not worse than").holds
+    assert not claim(rows(**{STARTED: 0.5}), "is not worse than").holds
+    assert "-0.1000 ±0.0000" in claim(rows(**{STARTED: 0.5}), "is not worse than").ours
 
 
 def test_the_search_is_compared_with_the_optimum_where_there_is_one() -> None:
