@@ -21,20 +21,25 @@ if TYPE_CHECKING:
 POLICIES = ("local-search:seconds=0.1", "neural:samples=1", "neural", "neural-search:seconds=0.1", "greedy-sorted")
 
 InstancesOption = Annotated[
-    list[str] | None, typer.Option("--instances", help="published, varied, large or huge; repeatable: they take turns.")
+    list[str] | None,
+    typer.Option(
+        "--instances",
+        help="published, varied, large or huge; repeatable: they take turns. Default: published and varied; "
+        "tata and ni: published.",
+    ),
 ]
 
 
 def train(
     output: Annotated[Path, typer.Option(metavar="DIR", help="Folder for weights, curve and checkpoint.")],
-    network: Annotated[str, typer.Option(help="neural; tata or ni, as published.")] = "neural",
+    network: Annotated[str, typer.Option(help="neural; tata or ni with the published settings.")] = "neural",
     instances: InstancesOption = None,
     pairs: Annotated[int, typer.Option(help="Random instances of each kind.", min=1)] = 2000,
     steps: Annotated[int, typer.Option(help="Steps of the training.", min=1)] = 400,
-    batch: Annotated[int | None, typer.Option(help="Instances per step; default: 64, published 20.", min=1)] = None,
-    samples: Annotated[int | None, typer.Option(help="Placements of each; default: 16, published 1.", min=1)] = None,
+    batch: Annotated[int | None, typer.Option(help="Instances per step; default: 64; tata and ni: 20.", min=1)] = None,
+    samples: Annotated[int | None, typer.Option(help="Placements of each; default: 16; tata and ni: 1.", min=1)] = None,
     rate: Annotated[
-        float | None, typer.Option(help="Learning rate; default: 0.001, published 0.0001.", min=1e-9)
+        float | None, typer.Option(help="Learning rate; default: 0.001; tata and ni: 0.0001.", min=1e-9)
     ] = None,
     start: Annotated[Path | None, typer.Option(metavar="FILE", help="Weights to begin with, else random.")] = None,
     seed: SeedOption = 0,
@@ -44,8 +49,8 @@ def train(
 
     It learns from random applications on random clusters, by policy gradients on TATA's estimate and on planning's. The
     same command continues a training that was stopped. Small trainings run on a CPU; the shipped weights are from a
-    GPU: 256 instances × 32 placements per step, thousands of steps. Use the result with --policy neural:file=FILE.
-    Needs JAX: pip install 'penstock[learn]'.
+    GPU: 256 instances × 32 placements per step, thousands of steps. Use the result with --policy neural:file=FILE
+    (or tata:file=FILE, ni:file=FILE). Needs JAX: pip install 'penstock[learn]'.
 
     Example: penstock models train placement --output networks/small --steps 200 --pairs 500
     """

@@ -419,7 +419,11 @@ class Task:
             yield from self._state.pieces()
 
     def saved_state(self, size: int) -> TaskState:
-        """Return the runtime's part of its state at a checkpoint, when all of its earlier output has been sent."""
+        """Return the runtime's part of its state at a checkpoint.
+
+        Tuples in the out-queues are not part of it: the barrier follows them, so their receivers
+        process them before they save.
+        """
         now, self._state_size = self.context.now(), size
         return TaskState(
             self.ended,
