@@ -35,7 +35,7 @@ class MachineStatus(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int
     cpu: float  # fraction of the cores used: by the process itself, or emulated
     alive: bool = True
-    lag_ms: float = 0.0  # maximum lag of its event loop, or of its emulation
+    lag_ms: float = 0.0  # maximum delay of a poll of its sources, also of blocked ones, or of its emulation
     offset_ms: float = 0.0  # of its clock
     pid: int = 0  # of its worker
     note: str = ""
