@@ -45,8 +45,8 @@ def diff(
         console.print(rows)
     if resized := {name: numbers for name, numbers in _tasks(old, new).items() if numbers[0] != numbers[1]}:
         rows = table("component", "tasks before", "after", "change")
-        for name, (a, b) in resized.items():
-            rows.add_row(name, str(a), str(b), f"{b - a:+d}")
+        for name, (before_tasks, after_tasks) in resized.items():
+            rows.add_row(name, str(before_tasks), str(after_tasks), f"{after_tasks - before_tasks:+d}")
         console.print()
         console.print(rows)
     named = changed_texts(named_texts(old.tuples), named_texts(new.tuples), "[dim]-[/]")
