@@ -30,8 +30,8 @@ def selectivities(instance: Instance, span: TwinSpan) -> dict[str, float]:
     """
     topology, tasks = instance.topology, instance.tasks
     components = len(tasks.position)
-    processed = sum_by(tasks.component, span.processed, components)
-    given = sum_by(tasks.component, span.given, components)
+    processed = sum_by(tasks.component, span.processed.astype(np.float64), components)
+    given = sum_by(tasks.component, span.given.astype(np.float64), components)
     found = {}
     for number, position in enumerate(tasks.position):
         streams = [s for s in topology.streams if s.source == topology.components[position].name]
