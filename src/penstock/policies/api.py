@@ -150,7 +150,7 @@ class ScalingView(Instance):
     interval_s: float
     backlog: int = 0  # source tuples that are due and not emitted, at the end of the interval
     arrived: Longs = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # [N] by interval, the last one last
-    steady: float = inf  # intervals since the last change of the parallelism
+    steady: float = inf  # intervals since the last rescale
     machines: int = 0  # in use
     most: int | None = None  # maximum number of tasks of any component; None: no limit but their own
     predicted_tps: float | None = None  # rate that the present tasks sustain where they are; None: unknown

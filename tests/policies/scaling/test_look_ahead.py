@@ -9,7 +9,7 @@ from penstock.policies.api import Resize, ScalingView, Sized
 from tests.policies.scaling.views import line, resized_by, view_of
 
 TRUE = {"source": 1e6, "op1": 100.0, "op2": 1e6}
-CONSTANT = "look-ahead:forecaster=moving-average:window=1,margin=0"
+CONSTANT = "look-ahead:forecaster=moving-average:window=1,margin=0,horizon=6,hold=12"
 
 
 def size(rate: float) -> Sized:
@@ -54,7 +54,7 @@ def test_sizes_for_the_largest_of_the_last_intervals() -> None:
 
 def test_a_rising_trend_is_met_before_it_arrives() -> None:
     rising = [20.0 * interval for interval in range(1, 37)]
-    ahead = after(rising, spec="look-ahead:forecaster=kalman:trend=true,margin=0")
+    ahead = after(rising, spec="look-ahead:forecaster=kalman:trend=true,margin=0,horizon=6,hold=12")
     assert ahead.parallelism["op1"] == 10  # 720/s now; 740/s next, 840/s in six intervals, at 90 %
     sooner = after(rising, spec="look-ahead:forecaster=kalman:trend=true,margin=0,horizon=1")
     assert sooner.parallelism["op1"] == 9
@@ -98,3 +98,13 @@ def test_the_first_interval_needs_the_target_rate() -> None:
     view = view_of(line(1, 1, 1), TRUE, target_tps=500.0, predicted_tps=100.0, machines=1, size=size)
     assert isinstance(view, ScalingView)
     assert resized_by(CONSTANT, view).parallelism["op1"] == 6
+
+
+def test_expects_what_came_a_season_ago_relative_to_the_level_now() -> None:
+    yesterday = [*[300.0] * 12, *[600.0] * 12]
+    today = [*[350.0] * 11, 355.0]  # a little more than at this time yesterday, and 600/s are to come
+    spec = "look-ahead:forecaster=moving-average:window=1,margin=0,horizon=6,hold=12"
+    assert after([*yesterday, *today], tasks=4, spec=spec).parallelism["op1"] == 4
+    rising = after([*yesterday, *today[:-1], 365.0], tasks=4, spec=f"{spec},season=24")
+    assert rising.parallelism["op1"] == 8  # 600/s × 351 / 300, at 90 %
+    assert after([*yesterday, *today[:-1], 365.0], tasks=4, spec=spec).parallelism["op1"] == 5

@@ -31,9 +31,9 @@ class Dhalion:
     blocked: share of its time for which a task must be blocked to be a symptom.
     pending: mean number of waiting tuples per task below which queues count as empty.
     skew: relative excess over the component's mean above which a task stands out.
-    reduction: share of a component's tasks that one change removes.
-    most: maximum factor by which one change multiplies a component's tasks.
-    hold: number of intervals after a change in which nothing is reduced.
+    reduction: share of a component's tasks that one rescale removes.
+    most: maximum factor by which one rescale multiplies a component's tasks.
+    hold: number of intervals after a rescale in which nothing is reduced.
     """
 
     blocked: Probability = 0.1

@@ -16,6 +16,7 @@ import numpy as np
 from penstock.model.entity import Count, Probability, Share
 from penstock.model.parallelism import allowed
 from penstock.model.placement import Infeasible
+from penstock.model.taskgraph import Floats
 from penstock.policies.api import Resize, ScalingView, Sized
 from penstock.policies.forecast.api import Forecaster
 from penstock.policies.scaling.demand import described, required_tasks, whole
@@ -33,16 +34,19 @@ class LookAhead:
     utilisation: share of the predicted maximum rate to use.
     catch_up: number of intervals in which a backlog is to be removed.
     saving: share of the machines that a reduction must free.
-    hold: number of intervals after a change in which nothing is reduced, and of past ones that must still be carried.
+    hold: number of intervals after a rescale in which nothing is reduced, and of past ones that must still be carried.
+    season: number of intervals after which arrivals repeat, such as those of a day; None: they do not. What followed in
+    the last season, at the present level, is expected too.
     """
 
-    forecaster: str = "kalman"
-    horizon: Count = 6
+    forecaster: str = "ewma"
+    horizon: Count = 12
     margin: Probability = 0.95
     utilisation: Share = 0.9
     catch_up: Count = 3
     saving: Share = 0.2
-    hold: Count = 12
+    hold: Count = 24
+    season: Count | None = None
 
     def __post_init__(self) -> None:
         self._forecaster()
@@ -73,6 +77,15 @@ class LookAhead:
             errors = known[lead:] - forecasts[lead : len(known)]
             margin = float(np.quantile(errors, self.margin)) if len(errors) >= FEWEST_ERRORS else 0.0
             yield (float(forecasts[-1]) + max(margin, 0.0)) / view.interval_s
+        if self.season is not None and len(known) >= self.season + self.hold:
+            yield self._last_season(known.astype(np.float64)) / view.interval_s
+
+    def _last_season(self, known: Floats) -> float:
+        """Return the largest arrivals expected within the horizon, as after this time in the last season."""
+        assert self.season is not None, "checked by the caller"
+        then = known[: len(known) - self.season]
+        level = float(known[-self.hold :].sum()) / max(float(then[-self.hold :].sum()), 1.0)
+        return level * float(known[len(then) : len(then) + self.horizon].max())
 
     def _carried(self, view: ScalingView) -> float:
         """Return the rate that the present tasks carry, as predicted or else by their true rates."""

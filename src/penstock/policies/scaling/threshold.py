@@ -25,8 +25,8 @@ class Threshold:
     utilisation: in the middle of the band.
     boundary: half the width of the band.
     catch_up: number of intervals in which a backlog is to be removed.
-    max_reduction: maximum share of a component's tasks that one change removes.
-    hold: number of intervals after a change in which nothing is reduced.
+    max_reduction: maximum share of a component's tasks that one rescale removes.
+    hold: number of intervals after a rescale in which nothing is reduced.
     """
 
     utilisation: Share = 0.7
