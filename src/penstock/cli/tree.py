@@ -95,6 +95,7 @@ SIM = (
         "Measure the costs of components, streams, network and engine.",
         "sim.calibrate:calibrate",
     ),
+    Entry("scaling", PLANNER, "Compare scaling policies on recorded arrivals.", "sim.scaling:scaling"),
     Entry("forecast", RESEARCHER, "Compare forecasters on known arrivals.", "sim.forecast:forecast"),
 )
 TRAIN = (

@@ -56,11 +56,17 @@ class Sizer:
                 return self._without_idle_tasks(found, machines, rate_tps)
         return self.highest_rate()
 
-    def highest_rate(self) -> Sized | Infeasible:
-        """Return the parallelism with the highest rate on all machines, with the least tasks for it."""
-        machines = len(self.cluster.machines)
+    def highest_rate(self, machines: int | None = None) -> Sized | Infeasible:
+        """Return the parallelism with the highest rate on a number of machines, with the least tasks for it.
+
+        Machines that pins require are used first, then the largest ones; default: all machines.
+        """
+        machines = len(self.cluster.machines) if machines is None else machines
+        if not 1 <= machines <= len(self.cluster.machines):
+            raise InvalidInput("machines", f"expected 1 to {len(self.cluster.machines)}, got {machines}")
         total = sum(self._work.values())
-        full = sum(machine.cpu for machine in self.cluster.machines) / total if total else 0.0
+        used = [self.cluster.machines[machine].cpu for machine in self._by_size[:machines]]
+        full = sum(used) / total if total else 0.0
         best: Sized | Infeasible | None = None
         for share in STARTS:
             best = _better(best, self._on(machines, np.inf, share * full))
@@ -91,6 +97,11 @@ class Sizer:
     def bounds(self) -> dict[str, Bounds]:
         """The bounds of every component's parallelism."""
         return bounds(self.topology, self.cluster, self.most)
+
+    @cached_property
+    def hops_per_tuple(self) -> float:
+        """The number of tuples that all tasks together process per source tuple."""
+        return float(expand_tasks(self.topology).gain.sum())
 
     @cached_property
     def _work(self) -> dict[str, float]:
