@@ -250,5 +250,6 @@ def _draw_steps(axis: Axes, minutes: Any, by_interval: Any, shade: str, label: s
     axis.fill_between(minutes, values, step="post", color=shade, alpha=0.35, linewidth=0)
     axis.step(minutes, values, where="post", color=shade, linewidth=1.0)
     axis.set_ylim(bottom=0)
+    axis.locator_params(axis="y", integer=True)
     axis.set_ylabel(label, fontsize=8)
     tidy(axis, "y")
