@@ -11,6 +11,7 @@ Penstock = Callable[..., Ran]
 SMALL = ("plan", "word-count", "homogeneous-8", "--parallelism", "auto")
 
 
+@pytest.mark.slow
 def test_auto_finds_the_least_machines_for_a_rate_and_saves_the_plan(penstock: Penstock, tmp_path: Path) -> None:
     ran = penstock(*SMALL, "--rate", "8000", "--save", tmp_path / "plan.toml")
     assert ran.code == 0

@@ -106,6 +106,7 @@ def test_a_size_that_suffices_is_never_late_and_one_that_does_not_falls_behind()
     assert behind.unfinished_late > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [name for name in names(PolicyKind.SCALING) if name != "fixed"])
 def test_adapts_to_a_step_in_the_load(spec: str) -> None:
     step = StepChange(rate=60.0, factor=6.0, at=100.0)
@@ -150,6 +151,7 @@ def test_equal_seeds_give_equal_outcomes() -> None:
     assert one == other
 
 
+@pytest.mark.slow
 def test_fixed_sizes_that_another_fixed_size_beats_are_left_out() -> None:
     found = compare_scaling(scenario(intervals=8), ["ds2"])
     assert found[0].policy == "ds2"

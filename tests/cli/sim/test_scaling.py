@@ -60,6 +60,7 @@ def test_compares_all_policies_and_fixed_sizes_and_draws_them(
     assert (tmp_path / "scaling.svg").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_answers_programs_with_every_interval(penstock: Penstock, command: tuple[object, ...]) -> None:
     answer = json.loads(penstock(*command, "--scaling", "ds2", "--json").out)
     first, *fixed = answer["outcomes"]

@@ -151,6 +151,7 @@ def test_a_component_that_gets_every_tuple_in_every_task_is_left_alone(name: str
         assert (found["op1"], found["op2"]) == (4, 4)
 
 
+@pytest.mark.slow
 @EVERY
 @settings(max_examples=30)
 @given(app=applications(), data=st.data())
