@@ -24,6 +24,7 @@ PRINTED = {  # page -> what its code prints
     "docs/guides/tuple-scheduling.md": r"shuffle .*\npotus:v=3 .*\npotus-plus .*\n",
     "docs/guides/autopilot.md": r"(?:kept|held|rolled) .*\n",
     "docs/guides/twin.md": r"[\d.]+ ms, then [\d.]+ ms\n",
+    "docs/guides/scaling.md": r"4 machines, 14 tasks: 21,\d+/s\n",
     "docs/guides/forecasting.md": r"MSE [\d.]+, bias [+-][\d.]+, phantoms \d+%, misses \d+%\n",
 }
 

@@ -6,8 +6,9 @@ import pytest
 from penstock.model.cluster import Cluster, Link, Machine
 from penstock.model.errors import InvalidInput, UnknownMachine, UnknownName
 from penstock.model.files import load_plan, save
+from penstock.model.parallelism import resized
 from penstock.model.placement import Hop, Placement
-from penstock.model.plan import Plan, moves, to_placement, to_plan
+from penstock.model.plan import Plan, moves, planned_topology, to_placement, to_plan
 from penstock.model.topology import Application, Component, Kind, Stream
 from penstock.model.tuples import TuplePolicies
 
@@ -76,3 +77,28 @@ def test_rejects_a_plan_that_does_not_fit(changes: dict[str, object], error: typ
     with pytest.raises(error) as refused:
         to_placement(msgspec.structs.replace(planned(), **changes), APPLICATION, CLUSTER)
     assert refused.value.path == path
+
+
+def test_a_plan_may_have_another_parallelism_than_its_application() -> None:
+    grown = resized(APPLICATION, {"out": 3})
+    plan = to_plan(
+        grown, CLUSTER, Placement((2, 0, 1, 2), {Hop(0, 1, 0): (0,)}), policy="by-hand", objective="throughput"
+    )
+    assert planned_topology(plan, APPLICATION) == grown
+    assert to_placement(plan, planned_topology(plan, APPLICATION), CLUSTER).slots == (2, 0, 1, 2)
+    remedy = "expected 2 slots, one per task, got 3; plan again, or set parallelism = 3 in the application"
+    with pytest.raises(InvalidInput, match=remedy):
+        to_placement(plan, APPLICATION, CLUSTER)
+    assert [tuple(move) for move in moves(planned(), plan)] == [("out[1]", "b/0", "a/1"), ("out[2]", None, "b/0")]
+
+
+def test_a_plan_of_another_parallelism_is_rejected_if_the_application_has_changed() -> None:
+    grown = resized(APPLICATION, {"out": 3})
+    plan = to_plan(grown, CLUSTER, Placement((2, 0, 1, 2), {}), policy="by-hand", objective="throughput")
+    out, source = APPLICATION.components
+    heavier = msgspec.structs.replace(APPLICATION, components=(msgspec.structs.replace(out, cpu=1.0), source))
+    with pytest.raises(InvalidInput, match="'app' has changed since the plan was made; plan again"):
+        to_placement(plan, planned_topology(plan, heavier), CLUSTER)
+    limited = msgspec.structs.replace(APPLICATION, components=(msgspec.structs.replace(out, max_parallelism=2), source))
+    with pytest.raises(InvalidInput, match=r"tasks.out: expected ≤ max_parallelism 2, got 3; plan again"):
+        planned_topology(plan, limited)

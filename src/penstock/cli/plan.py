@@ -9,7 +9,7 @@ import typer
 from msgspec.structs import asdict, replace
 from rich.table import Table
 
-from penstock.cli import inputs, plan_latency
+from penstock.cli import inputs, plan_latency, plan_sizing
 from penstock.cli.app_spec import tuple_policies
 from penstock.cli.flows import both
 from penstock.cli.formatting import policies_in_words
@@ -23,8 +23,10 @@ from penstock.estimate.energy import energy as estimate_energy
 from penstock.model.errors import InvalidInput, UnknownName, nearest
 from penstock.model.files import save as save_file
 from penstock.model.files import write_whole
+from penstock.model.parallelism import resized
 from penstock.model.placement import Infeasible, Placement
 from penstock.model.spec import build
+from penstock.model.topology import Topology
 from penstock.model.tuples import TuplePolicies
 from penstock.planning.advice import advise
 from penstock.planning.planner import Decision, Planner
@@ -43,7 +45,8 @@ ModelOption = Annotated[
 RateOption = Annotated[
     float | None,
     typer.Option(
-        help="Tuples per second of all sources, for --model; default: the application's own, or that of --tables."
+        help="Tuples per second of all sources, for --model or --parallelism auto; default: the application's own, or "
+        "that of --tables."
     ),
 ]
 TablesOption = Annotated[
@@ -78,6 +81,7 @@ def plan(
     parameters: inputs.ParametersOption = None,
     policy: inputs.PoliciesOption = None,
     objective: inputs.ObjectiveOption = "throughput",
+    parallelism: plan_sizing.ParallelismOption = None,
     model: ModelOption = None,
     rate: RateOption = None,
     tables: TablesOption = None,
@@ -100,7 +104,8 @@ def plan(
     source to sink; traffic is what leaves a machine per source tuple. All are estimates: nothing runs. Tuple policies
     are kept in the saved plan, for run and apply. With --model the trained latency replaces delay and the objective.
     For sparcle-refined it also prints how far its rate may be from the best, as far as one second of search shows;
-    sparcle-refined:bound=true searches for up to 30 s.
+    sparcle-refined:bound=true searches for up to 30 s. With --parallelism the plan's number of tasks differs from the
+    application's; auto finds it, by default with greedy-sorted.
 
     Example: penstock plan log-processing hetero-small --policy all --explain --save plan.toml
     """
@@ -109,10 +114,19 @@ def plan(
         inputs.refuse_file(path, endings, application, cluster)
     wanted, machines = both(application, cluster, inputs.chosen_parameters(parameter, parameters))
     goal, power = inputs.chosen_objective(objective), _power(energy)
-    latency = plan_latency.latency_of(wanted, machines, model, rate, tables, run)
-    planner = Planner(wanted, machines, goal, seed, latency=latency)
-    tuples = _tuple_policies(planner, routing, sending, slot_ms, save)
-    decisions = list(_with_progress(planner, names, quiet=as_json))
+    automatic, numbers = plan_sizing.chosen_parallelism(parallelism)
+    wanted = resized(wanted, numbers)
+    tuples = _tuple_policies(wanted, routing, sending, slot_ms, save)
+    sizing: plan_sizing.Sizing | None = None
+    if automatic:
+        plan_sizing.refuse_sizing_options(goal, model)
+        sizing = plan_sizing.find_sizing(wanted, machines, names if policy else None, rate, seed, quiet=as_json)
+        found = sizing.decision
+        planner, decisions = (Planner(wanted, machines, seed=seed), []) if found is None else (found[0], [found[1]])
+    else:
+        latency = plan_latency.latency_of(wanted, machines, model, rate, tables, run)
+        planner = Planner(wanted, machines, goal, seed, latency=latency)
+        decisions = list(_with_progress(planner, names, quiet=as_json))
     best = planner.best(decisions)
     if save is not None and best is not None:
         save_file(replace(planner.plan(best), tuples=tuples), save)
@@ -121,8 +135,10 @@ def plan(
     if svg is not None and best is not None:
         _draw(planner, best, svg)
     if as_json:
-        _print_json(planner, decisions, best, explain, tuples, power)
+        _print_json(planner, decisions, best, explain, tuples, power, sizing)
     else:
+        if sizing is not None:
+            plan_sizing.print_sizing(sizing)
         _print(planner, decisions, best, explain, power)
         _print_files(best, save, (plot, svg if best is not None else None), tuples, planner)
     if best is None:
@@ -130,7 +146,7 @@ def plan(
 
 
 def _tuple_policies(
-    planner: Planner, routing: list[str] | None, sending: str | None, slot_ms: float | None, save: Path | None
+    topology: Topology, routing: list[str] | None, sending: str | None, slot_ms: float | None, save: Path | None
 ) -> TuplePolicies:
     """Return the tuple policies of the plan; reject invalid ones, and any if no plan is saved."""
     options = {"routing": routing, "sending": sending, "slot_ms": slot_ms}
@@ -138,7 +154,7 @@ def _tuple_policies(
         if value is not None and save is None:
             problem = f"it is kept in a saved plan, got {value!r} without one; add --save FILE"
             raise InvalidInput(name, problem)
-    return tuple_policies(planner.topology, routing, sending, slot_ms)
+    return tuple_policies(topology, routing, sending, slot_ms)
 
 
 def _with_progress(planner: Planner, names: Sequence[str], quiet: bool) -> Iterator[Decision]:
@@ -301,6 +317,7 @@ def _print_json(
     explain: bool,
     tuples: TuplePolicies,
     power: Power | None,
+    sizing: plan_sizing.Sizing | None,
 ) -> None:
     answer: dict[str, Any] = {
         "application": planner.topology.name,
@@ -309,6 +326,7 @@ def _print_json(
         "best": best.policy if best else None,
         "tuples": tuples,
         "decisions": [_record(planner, decision, best, power) for decision in decisions],
+        **({} if sizing is None else {"sizing": plan_sizing.sizing_record(sizing)}),
     }
     if explain and best is not None and (advice := advise(planner, best)) is not None:
         answer["advice"] = {

@@ -9,7 +9,7 @@ from penstock.cli.formatting import changed_texts, named_texts
 from penstock.cli.inputs import JsonOption, plan_file
 from penstock.cli.output import console, number, print_json, table
 from penstock.model.errors import InvalidInput
-from penstock.model.plan import moves
+from penstock.model.plan import Plan, moves
 
 
 def diff(
@@ -17,7 +17,7 @@ def diff(
     after: Annotated[Path, typer.Argument(help="Another plan file for the same application.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Compare two plans: moved tasks, tuple policies, predictions.
+    """Compare two plans: tasks, tuple policies, predictions.
 
     Example: penstock plans diff monday.toml tuesday.toml
     """
@@ -30,7 +30,9 @@ def diff(
     if as_json:
         policies = {"before": old.tuples, "after": new.tuples}
         expected = {"before": old.expected, "after": new.expected}
-        print_json({"moves": [move._asdict() for move in changed], **expected, "policies": policies})
+        parallelism = {"before": _parallelism(old), "after": _parallelism(new)}
+        moved = [move._asdict() for move in changed]
+        print_json({"moves": moved, "parallelism": parallelism, **expected, "policies": policies})
         return
     total = len({*((c, t) for p in (old, new) for c, slots in p.tasks.items() for t in range(len(slots)))})
     console.print(
@@ -40,6 +42,12 @@ def diff(
         rows = table("task", "from", "to", left=("from", "to"))
         for move in changed:
             rows.add_row(move.task, move.before or "[dim]-[/]", move.after or "[dim]-[/]")
+        console.print(rows)
+    if resized := {name: numbers for name, numbers in _tasks(old, new).items() if numbers[0] != numbers[1]}:
+        rows = table("component", "tasks before", "after", "change")
+        for name, (before_tasks, after_tasks) in resized.items():
+            rows.add_row(name, str(before_tasks), str(after_tasks), f"{after_tasks - before_tasks:+d}")
+        console.print()
         console.print(rows)
     named = changed_texts(named_texts(old.tuples), named_texts(new.tuples), "[dim]-[/]")
     if named:
@@ -56,3 +64,13 @@ def diff(
             rows.add_row(name.replace("_", " "), number(a), number(b), f"{b / a - 1:+.1%}" if a else "-")
         console.print()
         console.print(rows)
+
+
+def _parallelism(plan: Plan) -> dict[str, int]:
+    return {name: len(slots) for name, slots in plan.tasks.items()}
+
+
+def _tasks(old: Plan, new: Plan) -> dict[str, tuple[int, int]]:
+    """Return the number of tasks of each component in two plans."""
+    before, after = _parallelism(old), _parallelism(new)
+    return {name: (before.get(name, 0), after.get(name, 0)) for name in dict.fromkeys([*before, *after])}

@@ -31,7 +31,8 @@ def latency_of(
     """
     for name, value in (("rate", rate), ("tables", tables)):
         if value is not None and model is None:
-            raise InvalidInput(name, f"only latency models use it, got {value} without them; add --model FILE")
+            more = " or --parallelism auto" if name == "rate" else ""
+            raise InvalidInput(name, f"only latency models use it, got {value} without them; add --model FILE{more}")
     if run is not None and tables is None:
         raise InvalidInput("run", f"it is one of the runs in tables, got {run!r} without them; add --tables DIR")
     if model is None:

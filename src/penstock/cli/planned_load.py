@@ -10,7 +10,7 @@ from penstock.estimate.bottleneck import Element
 from penstock.estimate.evaluator import Evaluator
 from penstock.model.cluster import Cluster
 from penstock.model.errors import PenstockError
-from penstock.model.plan import Plan, to_placement
+from penstock.model.plan import Plan, planned_topology, to_placement
 from penstock.model.routes import hop_bits
 from penstock.model.topology import Topology
 from penstock.workloads.applications import APPLICATIONS, application
@@ -57,7 +57,8 @@ class PlannedLoad:
 
 
 def planned_load(plan: Plan, topology: Topology, cluster: Cluster) -> PlannedLoad:
-    """Evaluate a plan; reject one for another application or cluster."""
+    """Evaluate a plan, whose parallelism may differ; reject one for another application or cluster."""
+    topology = planned_topology(plan, topology)
     placement = to_placement(plan, topology, cluster)
     evaluator = Evaluator(topology, cluster)
     found = evaluator.evaluate(placement)

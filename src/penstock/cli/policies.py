@@ -36,6 +36,7 @@ DECIDES = {  # kind: what its policies decide, and the option that names one
     "placement": ("where each task runs", "--policy"),
     "routing": ("which task a tuple goes to", "--routing"),
     "sending": ("which queue sends first", "--sending"),
+    "scaling": ("how many tasks a component has", "--scaling"),
     "forecast": ("how many tuples will arrive", "--forecaster"),
 }
 

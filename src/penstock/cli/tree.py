@@ -48,7 +48,7 @@ RUNS = (
     Entry("checkpoints", OPERATOR, "List the checkpoints of a run, or inspect one.", "runs.checkpoints:checkpoints"),
     Entry("clean", OPERATOR, "Remove the folders of runs that have ended.", "runs.folders:clean"),
 )
-PLANS = (Entry("diff", PLANNER, "Compare two plans: moved tasks, tuple policies, predictions.", "plan_diff:diff"),)
+PLANS = (Entry("diff", PLANNER, "Compare two plans: tasks, tuple policies, predictions.", "plan_diff:diff"),)
 POLICIES = (
     Entry("list", PLANNER, "List every policy by what it decides.", "policies:list_policies"),
     Entry("show", PLANNER, "Show a policy's description and parameters.", "policies:show_policy"),
@@ -95,6 +95,7 @@ SIM = (
         "Measure the costs of components, streams, network and engine.",
         "sim.calibrate:calibrate",
     ),
+    Entry("scaling", PLANNER, "Compare scaling policies on recorded arrivals.", "sim.scaling:scaling"),
     Entry("forecast", RESEARCHER, "Compare forecasters on known arrivals.", "sim.forecast:forecast"),
 )
 TRAIN = (

@@ -14,6 +14,7 @@ import numpy as np
 from penstock.model.cluster import Cluster
 from penstock.model.entity import Entity, Name, NonNegative
 from penstock.model.errors import InvalidInput, UnknownMachine, UnknownName, nearest
+from penstock.model.parallelism import SomeTopology, resized
 from penstock.model.placement import Hop, Placement
 from penstock.model.routes import hop_bits
 from penstock.model.slotgraph import expand_slots
@@ -103,18 +104,37 @@ def to_plan(
     )
 
 
+def planned_topology(plan: Plan, topology: SomeTopology) -> SomeTopology:
+    """Return the topology with the parallelism of a plan for it, which may differ from its own."""
+    if plan.application != topology.name or plan.application_digest == digest(topology):
+        return topology
+    named = {name: len(slots) for name, slots in plan.tasks.items() if slots and name in topology.index}
+    try:
+        return resized(topology, named)
+    except InvalidInput as error:
+        raise InvalidInput(error.path.replace("parallelism", "tasks", 1), f"{error.problem}; plan again") from None
+
+
 def to_placement(plan: Plan, topology: Topology, cluster: Cluster) -> Placement:
-    """Convert a plan to a placement; reject a plan for another application or cluster."""
-    _refuse_other("application", plan.application, plan.application_digest, topology.name, digest(topology))
-    _refuse_other("cluster", plan.cluster, plan.cluster_digest, cluster.name, digest(cluster))
+    """Convert a plan to a placement; reject a plan for another application, parallelism or cluster.
+
+    With `planned_topology`, the parallelism is the plan's.
+    """
+    _refuse_other("application", plan.application, topology.name)
+    _refuse_other("cluster", plan.cluster, cluster.name)
+    if plan.application_digest not in (digest(topology), digest(planned_topology(plan, topology))):
+        raise _changed("application", topology.name)
+    if digest(cluster) != plan.cluster_digest:
+        raise _changed("cluster", cluster.name)
     number = {name: slot for slot, name in enumerate(cluster.slot_names)}
     slots: list[int] = []
     for position in topology.order:
         component = topology.components[position]
         given = plan.tasks.get(component.name, ())
         if len(given) != component.parallelism:
-            problem = f"expected {component.parallelism} slots, one per task, got {len(given)}; plan again"
-            raise InvalidInput(f"tasks.{component.name}", problem)
+            problem = f"expected {component.parallelism} slots, one per task, got {len(given)}"
+            remedy = f"plan again, or set parallelism = {len(given)} in the application"
+            raise InvalidInput(f"tasks.{component.name}", f"{problem}; {remedy}")
         for task, name in enumerate(given):
             if name not in number:
                 problem = f"cluster {cluster.name!r} has no slot {name!r}; slots are named machine/number"
@@ -142,11 +162,13 @@ def _by_task(plan: Plan) -> dict[str, str]:
     return {f"{name}[{task}]": slot for name, slots in plan.tasks.items() for task, slot in enumerate(slots)}
 
 
-def _refuse_other(kind: str, planned: str, planned_digest: str, name: str, name_digest: str) -> None:
+def _refuse_other(kind: str, planned: str, name: str) -> None:
     if planned != name:
         raise InvalidInput(kind, f"the plan is for {planned!r}, not for {name!r}; plan again")
-    if planned_digest != name_digest:
-        raise InvalidInput(f"{kind}_digest", f"{name!r} has changed since the plan was made; plan again")
+
+
+def _changed(kind: str, name: str) -> InvalidInput:
+    return InvalidInput(f"{kind}_digest", f"{name!r} has changed since the plan was made; plan again")
 
 
 def _refuse_missing_routes(placement: Placement, topology: Topology, cluster: Cluster) -> None:

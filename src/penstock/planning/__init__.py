@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from penstock.model.formats.repetita import read_network
     from penstock.model.formats.tata import read_slot_graphs, read_task_graphs
     from penstock.model.objective import Objective
+    from penstock.model.parallelism import parallelism_of, resized
     from penstock.model.part import part_of
-    from penstock.model.plan import Move, Plan, moves
+    from penstock.model.plan import Move, Plan, moves, planned_topology
     from penstock.planning.advice import Advice, Relief, advise
     from penstock.planning.planner import (
         Decision,
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
         observed_latency_model,
         plan_by,
     )
+    from penstock.planning.sizing import Sizer
+    from penstock.policies.api import Sized
 else:
     __getattr__, __dir__ = lazy_imports(
         __name__,
@@ -33,12 +36,15 @@ else:
             "penstock.model.formats.repetita": "read_network",
             "penstock.model.formats.tata": "read_slot_graphs, read_task_graphs",
             "penstock.model.objective": "Objective",
+            "penstock.model.parallelism": "parallelism_of, resized",
             "penstock.model.part": "part_of",
-            "penstock.model.plan": "Move, Plan, moves",
+            "penstock.model.plan": "Move, Plan, moves, planned_topology",
             "penstock.planning.advice": "Advice, Relief, advise",
             "penstock.planning.planner": (
                 "Decision, InvalidResult, NoPlacement, Planner, latency_model, observed_latency_model, plan_by "
             ),
+            "penstock.planning.sizing": "Sizer",
+            "penstock.policies.api": "Sized",
         },
     )
 
@@ -58,14 +64,19 @@ __all__ = [
     "Planner",
     "Prediction",
     "Relief",
+    "Sized",
+    "Sizer",
     "advise",
     "latency_model",
     "moves",
     "observed_latency_model",
+    "parallelism_of",
     "part_of",
     "plan_by",
+    "planned_topology",
     "read_applications",
     "read_network",
     "read_slot_graphs",
     "read_task_graphs",
+    "resized",
 ]

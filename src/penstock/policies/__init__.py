@@ -8,7 +8,18 @@ if TYPE_CHECKING:
     from penstock.model.instance import Instance
     from penstock.model.placement import Infeasible, Placement
     from penstock.model.tuples import TuplePolicies
-    from penstock.policies.api import PlacementPolicy, PlacementView, RoutingPolicy, Rule, SendingPolicy
+    from penstock.policies.api import (
+        PlacementPolicy,
+        PlacementView,
+        Resize,
+        RoutingPolicy,
+        Rule,
+        ScalingPolicy,
+        ScalingView,
+        SendingPolicy,
+        Sized,
+        TaskLoads,
+    )
     from penstock.policies.checks import violations
     from penstock.policies.forecast.api import Forecaster
     from penstock.policies.forecast.backtest import Score, backtest
@@ -20,6 +31,7 @@ if TYPE_CHECKING:
         names,
         placement_policy,
         routing_policy,
+        scaling_policy,
         sending_policy,
     )
 else:
@@ -29,14 +41,17 @@ else:
             "penstock.model.instance": "Instance",
             "penstock.model.placement": "Infeasible, Placement",
             "penstock.model.tuples": "TuplePolicies",
-            "penstock.policies.api": "PlacementPolicy, PlacementView, RoutingPolicy, Rule, SendingPolicy",
+            "penstock.policies.api": (
+                "PlacementPolicy, PlacementView, Resize, RoutingPolicy, Rule, ScalingPolicy, ScalingView, "
+                "SendingPolicy, Sized, TaskLoads "
+            ),
             "penstock.policies.checks": "violations",
             "penstock.policies.forecast.api": "Forecaster",
             "penstock.policies.forecast.backtest": "Score, backtest",
             "penstock.policies.placement.draft": "Draft",
             "penstock.policies.placement.rearrangement": "make_room",
             "penstock.policies.registry": (
-                "PolicyKind, forecaster, names, placement_policy, routing_policy, sending_policy "
+                "PolicyKind, forecaster, names, placement_policy, routing_policy, scaling_policy, sending_policy "
             ),
         },
     )
@@ -50,10 +65,15 @@ __all__ = [
     "PlacementPolicy",
     "PlacementView",
     "PolicyKind",
+    "Resize",
     "RoutingPolicy",
     "Rule",
+    "ScalingPolicy",
+    "ScalingView",
     "Score",
     "SendingPolicy",
+    "Sized",
+    "TaskLoads",
     "TuplePolicies",
     "backtest",
     "forecaster",
@@ -61,6 +81,7 @@ __all__ = [
     "names",
     "placement_policy",
     "routing_policy",
+    "scaling_policy",
     "sending_policy",
     "violations",
 ]

@@ -6,15 +6,19 @@ place the tasks; exceptions are for invalid parameters and for views that lack s
 own result: `checks` does.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.model.instance import Instance
+from penstock.model.parallelism import Bounds, Parallelism, bounds, parallelism_of
 from penstock.model.placement import Infeasible, Placement
+from penstock.model.slotted import Longs
 from penstock.model.taskgraph import Floats
 
 Evaluate = Callable[[NDArray[np.int32]], Floats]
@@ -109,4 +113,76 @@ class SendingPolicy(Protocol):
     @property
     def rule(self) -> Rule:
         """The decision, one of those in `tuples.sending`."""
+        ...
+
+
+class TaskLoads(NamedTuple):
+    """Measurements of all tasks over an interval; T tasks in task-graph order. Of a source, tuples are emitted ones."""
+
+    arrival_tps: Floats  # [T] tuples that arrived per second
+    processed_tps: Floats  # [T] tuples processed per second
+    true_tps: Floats  # [T] true processing rate: tuples per second of the time in service; NaN if there were none
+    busy: Floats  # [T] utilisation: share of the time in service
+    blocked: Floats  # [T] back-pressure: share of the time blocked by a full out-queue
+    queue: Floats  # [T] waiting tuples, mean; of a source, due ones that it has not emitted
+
+
+class Sized(NamedTuple):
+    """A parallelism with its placement, and its predicted performance."""
+
+    parallelism: Parallelism
+    placement: Placement  # of the application with this parallelism
+    throughput_tps: float
+    machines: int
+
+
+@dataclass(frozen=True)
+class ScalingView(Instance):
+    """Input of a scaling policy: the application with its present parallelism, and the loads of the last interval.
+
+    Intervals have equal lengths; a policy is asked at the end of each. `predicted_tps` and `size` are answers of an
+    estimator, which rule-based policies ignore.
+    """
+
+    loads: TaskLoads
+    selectivity: Mapping[str, float]  # by stream, `source->target`: tuples emitted per tuple processed by its source
+    target_tps: float  # source tuples per second of all sources together that the tasks should carry
+    interval_s: float
+    backlog: int = 0  # source tuples that are due and not emitted, at the end of the interval
+    arrived: Longs = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # [N] by interval, the last one last
+    steady: float = inf  # intervals since the last rescale
+    machines: int = 0  # in use
+    most: int | None = None  # maximum number of tasks of any component; None: no limit but their own
+    predicted_tps: float | None = None  # rate that the present tasks sustain where they are; None: unknown
+    size: Callable[[float], Sized | Infeasible] | None = None  # from a rate to the least machines and tasks for it
+
+    @property
+    def parallelism(self) -> dict[str, int]:
+        """The present number of tasks of each component, upstream before downstream."""
+        return parallelism_of(self.topology)
+
+    @cached_property
+    def bounds(self) -> dict[str, Bounds]:
+        """The minimum and maximum number of tasks of each component."""
+        return bounds(self.topology, self.cluster, self.most)
+
+
+@dataclass(frozen=True)
+class Resize:
+    """The result of a scaling policy: the number of tasks of every component.
+
+    `placement` is set by policies that place the tasks, too; otherwise a placement policy has to. `note` is the reason.
+    """
+
+    parallelism: Parallelism
+    placement: Placement | None = None
+    note: str = ""
+
+
+@runtime_checkable
+class ScalingPolicy(Protocol):
+    """Decides how many tasks each component has."""
+
+    def resize(self, view: ScalingView, rng: np.random.Generator) -> Resize:
+        """Return the number of tasks of every component, within `view.bounds`."""
         ...

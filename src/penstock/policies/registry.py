@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from penstock.model.errors import UnknownName, member, nearest
 from penstock.model.spec import build
-from penstock.policies.api import PlacementPolicy, RoutingPolicy, SendingPolicy
+from penstock.policies.api import PlacementPolicy, RoutingPolicy, ScalingPolicy, SendingPolicy
 from penstock.policies.forecast.api import Forecaster
 
 
@@ -20,6 +20,7 @@ class PolicyKind(StrEnum):
     PLACEMENT = "placement"
     ROUTING = "routing"
     SENDING = "sending"
+    SCALING = "scaling"
     FORECAST = "forecast"
 
     @property
@@ -143,6 +144,22 @@ _SENDINGS: dict[str, Entry] = {
     ),
 }
 
+_SCALING = "penstock.policies.scaling"
+
+_SCALINGS: dict[str, Entry] = {
+    "fixed": Entry(f"{_SCALING}.fixed:Fixed", "Storm's default", "as many tasks as there are"),
+    "ds2": Entry(f"{_SCALING}.ds2:Ds2", "Kalavri et al. 2018", "what true processing rates require, in one step"),
+    "threshold": Entry(
+        f"{_SCALING}.threshold:Threshold", "Flink's autoscaler", "when a component's utilisation leaves a band"
+    ),
+    "dhalion": Entry(
+        f"{_SCALING}.dhalion:Dhalion", "Floratou et al. 2017", "symptoms of back-pressure, a diagnosis, a step"
+    ),
+    "look-ahead": Entry(
+        f"{_SCALING}.look_ahead:LookAhead", "Penstock", "forecast arrivals, and the least machines predicted for them"
+    ),
+}
+
 _FORECAST = "penstock.policies.forecast"
 
 _FORECASTS: dict[str, Entry] = {
@@ -167,6 +184,7 @@ REGISTRY: dict[PolicyKind, dict[str, Entry]] = {
     PolicyKind.PLACEMENT: _PLACEMENTS,
     PolicyKind.ROUTING: _ROUTINGS,
     PolicyKind.SENDING: _SENDINGS,
+    PolicyKind.SCALING: _SCALINGS,
     PolicyKind.FORECAST: _FORECASTS,
 }
 
@@ -211,6 +229,11 @@ def routing_policy(spec: str) -> RoutingPolicy:
 def sending_policy(spec: str) -> SendingPolicy:
     """Return the sending policy that a text describes."""
     return cast(SendingPolicy, _make(spec, PolicyKind.SENDING))
+
+
+def scaling_policy(spec: str) -> ScalingPolicy:
+    """Return the scaling policy that a text describes."""
+    return cast(ScalingPolicy, _make(spec, PolicyKind.SCALING))
 
 
 def forecaster(spec: str) -> Forecaster:

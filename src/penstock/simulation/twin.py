@@ -139,12 +139,12 @@ def _load(
         raise InvalidInput("rate", f"expected a rate or arrivals, got {rate:g} and arrivals; remove one")
     weights = own or {source.name: 1.0 for source in twin.application.sources}
     shares = {name: weight / sum(weights.values()) for name, weight in weights.items()}
-    return TwinLoad(_offered(arrivals), capacity, limit), {
+    return TwinLoad(mean_tps(arrivals), capacity, limit), {
         name: _part(arrivals, share) for name, share in shares.items()
     }
 
 
-def _offered(arrivals: ArrivalProcess) -> float:
+def mean_tps(arrivals: ArrivalProcess) -> float:
     """Return the mean rate of a process; a trace has its own by default."""
     trace = getattr(arrivals, "trace", None)
     if arrivals.rate is None and trace is not None:
@@ -156,5 +156,5 @@ def _part(arrivals: ArrivalProcess, share: float) -> ArrivalProcess:
     """Return the arrivals of one of several sources, which all follow the process at their share of its rate."""
     if share == 1.0:
         return arrivals
-    part: ArrivalProcess = msgspec.structs.replace(arrivals, rate=_offered(arrivals) * share)  # type: ignore[type-var]
+    part: ArrivalProcess = msgspec.structs.replace(arrivals, rate=mean_tps(arrivals) * share)  # type: ignore[type-var]
     return part

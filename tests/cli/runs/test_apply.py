@@ -80,6 +80,10 @@ def test_json_holds_changes_and_outcomes(penstock: Penstock, run: Served, better
             "application_digest: 'fake' is not what it was when {file} was made; plan again",
         ),
         ({"cluster_digest": "b2"}, "cluster_digest: 'trio' is not what it was when {file} was made; plan again"),
+        (
+            {"application_digest": "b2", "tasks": {**PLAN.tasks, "in": ("m0/0",) * 2}},
+            "tasks.in: {file} has 2 tasks, {run} 1, and a run keeps their number; plan again",
+        ),
         ({"tasks": {**PLAN.tasks, "in": ("m0/0",) * 2}}, "{file}: tasks: 'in[1]' is in the plan only; plan again"),
         ({"tasks": {"in": ("m0/0",)}}, "{file}: tasks: 'out[0]' is in the run only; plan again"),
         ({"tasks": {**PLAN.tasks, "in": ("m9/0",)}}, "slot: none is named 'm9/0'; there are six"),

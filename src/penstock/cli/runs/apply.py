@@ -96,6 +96,11 @@ def refuse_other(info: RunInfo, status: Status, plan: Plan, path: Path) -> None:
     if plan.cluster != first.cluster:
         problem = f"{path} is a plan for {plan.cluster!r}, {info.run} is on {first.cluster!r}; plan again"
         raise InvalidInput("cluster", problem)
+    for name, slots in first.tasks.items():
+        planned = len(plan.tasks.get(name, ()))
+        if plan.application_digest != first.application_digest and planned != len(slots):
+            problem = f"{path} has {planned} tasks, {info.run} {len(slots)}, and a run keeps their number; plan again"
+            raise InvalidInput(f"tasks.{name}", problem)
     for kind, made_for, runs_on in (
         ("application", plan.application_digest, first.application_digest),
         ("cluster", plan.cluster_digest, first.cluster_digest),

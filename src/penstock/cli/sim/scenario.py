@@ -12,7 +12,7 @@ from penstock.cli.inputs import check_policies_in, completing, naming, plan_file
 from penstock.model.cluster import Cluster
 from penstock.model.errors import InvalidInput
 from penstock.model.placement import Infeasible, Placement
-from penstock.model.plan import Plan, to_placement
+from penstock.model.plan import Plan, planned_topology, to_placement
 from penstock.model.topology import Application
 from penstock.planning.planner import Planner
 from penstock.policies.registry import PolicyKind, names
@@ -117,6 +117,7 @@ def find_scenario(
         name = policy or USUAL_POLICY
         return Scenario(wanted, machines, None, _placed(wanted, machines, name, distinct[0]), name, distinct)
     with naming(plan):
+        wanted = planned_topology(chosen, wanted)
         return Scenario(wanted, machines, chosen, to_placement(chosen, wanted, machines), str(plan), distinct)
 
 

@@ -163,6 +163,11 @@ class TwinRun:
         elif far:
             self._state.task[task, UNTIL] = max(until, float(self._state.task[task, UNTIL]))
 
+    def suspend(self, until: float) -> None:
+        """Suspend all tasks until a time, as while an application restarts; source tuples become due meanwhile."""
+        self._state.task[:, UNTIL] = np.maximum(self._state.task[:, UNTIL], until)
+        self._tell("suspend", f"all tasks until {until:g} s")
+
     def saturate(self, tuples: float) -> Saturation:
         """Supply an unlimited number of source tuples from now on, about `tuples` ahead of the sources."""
         share = np.where(self._instance.tasks.source, self._instance.tasks.gain, 0.0)
