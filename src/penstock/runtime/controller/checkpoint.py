@@ -162,7 +162,7 @@ class CheckpointCoordinator:
             at=time.time(),
             seconds=now - self._progress.began,
             version=_version(),
-            shape=checkpoints.shape_of(self._layout.application),
+            shape=checkpoints.shape_of(self._layout.flow),
             placement=dict(zip(names, self._desired, strict=True)),
             files={saved.file: saved.size for saved in self._saved.values() if saved.entries},
             tasks=tuple(
@@ -259,12 +259,12 @@ class CheckpointCoordinator:
         self._publishing = True
         manifests = list(self._unpublished)
         del self.complete[:-KEEP]
-        keep = [manifest.number for manifest in self.complete]
+        keep = list(self.complete)
 
         def do(disk: Disk) -> None:
             for manifest in manifests:
                 checkpoints.publish(disk, self.folder, manifest)
-            checkpoints.retire(disk, self.folder, min(keep))
+            checkpoints.retire(disk, self.folder, keep)
 
         def then(_: object, problem: str, now: float) -> None:
             self._publishing = False

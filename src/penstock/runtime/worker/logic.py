@@ -79,8 +79,8 @@ class LogicState:
         """Return the encoded state."""
         return b"".join(self.pieces())
 
-    def pieces(self) -> Iterator[bytes | memoryview]:
-        """Yield the encoded state in pieces: many for a large dict or list, so that each takes a fraction of a turn."""
+    def pieces(self, checkpoint: int = 0) -> Iterator[bytes | memoryview]:
+        """Yield the encoded state: in many pieces for a large dict or list, so that each takes a fraction of a turn."""
         logic = self._logic
         if isinstance(logic, Source) and not logic.rewinds:
             return
