@@ -8,7 +8,7 @@ flow.sink("print", ps.Console(), count)
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -304,6 +304,23 @@ class Dataflow:
         """Add a sink: an object that is copied for each task, or a class or function that creates one."""
         self._add(name, Kind.SINK, maker(name, sink, Sink), inputs, None, lambda: None, (), costs, errors)
 
+    def resized(self, parallelism: Mapping[str, int]) -> "Dataflow":
+        """Return the dataflow with other numbers of tasks, by component."""
+        parts = dict(self.parts)
+        for name, count in parallelism.items():
+            path = f"parallelism.{name}"
+            if name not in parts:
+                raise UnknownName(path, f"{self.name!r} has no component {name!r}; {nearest(name, parts)}")
+            component = parts[name].component
+            if count != component.parallelism:
+                try:
+                    parts[name] = replace(parts[name], component=msgspec.structs.replace(component, parallelism=count))
+                except InvalidInput as error:
+                    raise error.below(path) from None
+            for outlet in parts[name].inputs:
+                _check_tasks(path, outlet, parts[name].component)
+        return Dataflow(self.name, parts)
+
     @property
     def application(self) -> Application:
         """The topology for policies, with the rates that the sources offer."""
@@ -407,10 +424,7 @@ class Dataflow:
         self._check_direct(path, outlet)
 
     def _check_keys(self, path: str, outlet: Outlet, target: Component) -> None:
-        keyed = outlet.grouping in (Grouping.FIELDS, Grouping.PARTIAL_KEY)
-        if keyed and target.parallelism > KEY_GROUPS:
-            problem = f"keys can be distributed to at most {KEY_GROUPS} tasks, {target.name!r} has {target.parallelism}"
-            raise InvalidInput(path, f"{problem}; lower its parallelism")
+        _check_tasks(path, outlet, target)
         for position, key in enumerate(outlet.keys):
             check_key(f"{path}.keys[{position}]", key, self.stream_type(outlet))
 
@@ -422,6 +436,14 @@ class Dataflow:
             if (other.grouping is Grouping.DIRECT) != (outlet.grouping is Grouping.DIRECT):
                 problem = f"{outlet.component!r} sends to {target!r} by {other.grouping}, which excludes direct"
                 raise InvalidInput(path, f"{problem}; define named outputs of {outlet.component!r}")
+
+
+def _check_tasks(path: str, outlet: Outlet, target: Component) -> None:
+    """Reject more tasks than there are key groups."""
+    keyed = outlet.grouping in (Grouping.FIELDS, Grouping.PARTIAL_KEY)
+    if keyed and target.parallelism > KEY_GROUPS:
+        problem = f"keys can be distributed to at most {KEY_GROUPS} tasks, {target.name!r} has {target.parallelism}"
+        raise InvalidInput(path, f"{problem}; lower its parallelism")
 
 
 def _first_known(*types: Any) -> Any:

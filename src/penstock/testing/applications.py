@@ -115,6 +115,10 @@ class Parts(Sink[Any]):
         """Continue with the part of a number."""
         self._number = state
 
+    def rescale(self, states: Sequence[int], tasks: int) -> Sequence[int]:
+        """Continue every task's parts after those of all."""
+        return [max(states)] * tasks
+
 
 class Count(Operator[tuple[str, int], tuple[str, int, int]]):
     """The number of occurrences of each key so far, with the number that came."""
@@ -261,17 +265,24 @@ class KnownApplication(NamedTuple):
     expected: Expected
     group: Callable[[Row], Any]  # rows of a group are in order
     prompt: bool = True  # whether tuples are emitted immediately, except those emitted at the end
+    resizable: tuple[str, ...] = ()  # components that may have another number of tasks when the run is resumed
 
 
 def visible_rows(disk: Disk, folder: str, group: Callable[[Row], Any]) -> Rows:
-    """Return the visible rows, by group, in the order of each sink task's parts."""
+    """Return the visible rows, by group, in the order of the parts."""
     rows: Rows = {}
     path = f"{folder}/{OUTPUT}"
-    for name in disk.listed(path):
+    for name in sorted(disk.listed(path), key=_part_number):
         if not name.startswith("_"):
             for row in decode_msgpack(disk.read(f"{path}/{name}")):
                 rows.setdefault(group(tuple(row)), []).append(tuple(row))
     return rows
+
+
+def _part_number(name: str) -> tuple[str, str]:
+    """Return a part's number, which grows when the number of tasks changes, and its task."""
+    task, _, number = name.rpartition("-")
+    return number, task
 
 
 def shared_keys(task: int, number: int) -> tuple[str, int]:
@@ -441,6 +452,15 @@ _MADE = {
     "keyed-delayed": (_keyed_delayed, own_keys),
 }
 NAMES = tuple(_MADE)
+_RESIZABLE = {
+    "count": ("out",),
+    "sum": ("more", "out"),
+    "fork": ("left", "even"),
+    "partial": ("more", "out"),
+    "delayed": ("out",),
+    "keyed": ("count", "out"),
+    "keyed-delayed": ("delay", "out"),
+}
 
 
 @cache
@@ -452,4 +472,6 @@ def known_application(name: str, count: int) -> KnownApplication:
     expected = build(flow, place, numbers)
     layout = Layout(flow)
     sources = {layout.names[task]: count for task in layout.tasks("numbers")}
-    return KnownApplication(name, layout, place, sources, expected, _key, prompt="delayed" not in name)
+    return KnownApplication(
+        name, layout, place, sources, expected, _key, "delayed" not in name, _RESIZABLE.get(name, ())
+    )

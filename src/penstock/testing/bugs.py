@@ -23,6 +23,7 @@ from penstock.runtime.worker.routing import Exchange
 from penstock.runtime.worker.state_machine import Worker
 from penstock.runtime.worker.task import Task
 from penstock.runtime.worker.task_factory import TaskFactory
+from penstock.startup import rescaling
 
 Replacement = tuple[object, str, Any]  # of a class or a module
 Entries = dict[int, tuple[worker_messages.TaskEntry, str]]  # saved states of tasks, with their files
@@ -212,6 +213,15 @@ def _parts_removed() -> Replacement:
     return CheckpointManifest, "files_used", property(unused)
 
 
+def _groups_left_behind() -> Replacement:
+    """Give the key groups of a task to the new task of the same number."""
+
+    def parts(tasks: Sequence[Any], after: int) -> list[tuple[Any, ...]]:
+        return [tasks[task].saved.earlier if task < len(tasks) else () for task in range(after)]
+
+    return rescaling, "_parts_of_owners", parts
+
+
 BUGS: dict[str, tuple[int, Callable[[], Replacement]]] = {  # the rule that each breaks
     "stale-frames": (1, _stale_frames),
     "no-lease": (2, _no_lease),
@@ -228,6 +238,7 @@ BUGS: dict[str, tuple[int, Callable[[], Replacement]]] = {  # the rule that each
     "as-they-are": (16, _as_they_are),
     "groups-lost": (19, _groups_lost),
     "parts-removed": (19, _parts_removed),
+    "groups-left-behind": (20, _groups_left_behind),
 }
 
 
