@@ -9,7 +9,7 @@ class, or `state=`.
 
 import copy
 import math
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from penstock.api.contracts import TaskContext, is_time
@@ -28,7 +28,7 @@ class KeyContext:
     __slots__ = ("_now", "changed", "key", "timer")
 
     def __init__(self, now: Callable[[], float]) -> None:
-        self.key: Hashable = None
+        self.key: Any = None
         self.timer: float | None = None  # the time at which `on_timer` is due for this key; None: no timer
         self.changed = False  # whether the call has set or removed the timer
         self._now = now

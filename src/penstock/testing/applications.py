@@ -234,7 +234,7 @@ class _CountKey(KeyedOperator[int, tuple[str, int], tuple[str, int, int]]):
         return state + 1, [(value[0], state + 1, 0)]
 
     def finish(self, key: KeyContext, state: int) -> list[tuple[str, int, int]]:
-        return [(str(key.key), state, -1)]
+        return [(key.key, state, -1)]
 
 
 class _DelayKey(KeyedOperator[list[int], tuple[str, int], tuple[str, int]]):
@@ -252,7 +252,7 @@ class _DelayKey(KeyedOperator[list[int], tuple[str, int], tuple[str, int]]):
         return None, self.finish(key, state)
 
     def finish(self, key: KeyContext, state: list[int]) -> list[tuple[str, int]]:
-        return [(str(key.key), number) for number in state]
+        return [(key.key, number) for number in state]
 
 
 class KnownApplication(NamedTuple):

@@ -87,7 +87,7 @@ class Pauses(KeyedOperator[int, Pair, Pair]):
         return state + 1, None
 
     def on_timer(self, key: KeyContext, state: int) -> tuple[None, list[Pair]]:
-        return None, [(str(key.key), state)]
+        return None, [(key.key, state)]
 
 
 def test_a_timer_belongs_to_a_key_and_moves_with_it() -> None:
@@ -165,7 +165,7 @@ class Total(KeyedOperator[int, Pair, Pair]):
         return state + value[1], None
 
     def finish(self, key: KeyContext, state: int) -> list[Pair]:
-        return [(str(key.key), state)]
+        return [(key.key, state)]
 
 
 def test_the_last_tuples_of_every_key_come_at_the_end() -> None:
@@ -235,10 +235,10 @@ class Unsteady(KeyedOperator[int, Pair, Pair]):
         return state + 1, None
 
     def on_timer(self, key: KeyContext, state: int) -> tuple[int, list[Pair]]:
-        self.tries[str(key.key)] += 1
-        if key.key == "bad" or self.tries[str(key.key)] == 1:
+        self.tries[key.key] += 1
+        if key.key == "bad" or self.tries[key.key] == 1:
             raise ValueError("not now")
-        return state, [(str(key.key), state)]
+        return state, [(key.key, state)]
 
 
 @pytest.mark.parametrize("policy", [ps.Skip(), ps.Retry(times=2, wait=0.1, then=ps.Skip())])
