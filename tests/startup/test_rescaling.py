@@ -1,6 +1,7 @@
 """A checkpoint is rewritten for other numbers of tasks, or the reason why not is given in one line."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from penstock.startup.rescaling import rescale
 from penstock.startup.resume import find_resumable, take_over
 from penstock.testing import ManualClock, TestCluster
 from tests.kept_run import DISK, keep_checkpoint, kept_run, place
+from tests.runtime.flows import Given
 from tests.runtime.words import words
 
 FOLDER = "/checkpoints"
@@ -109,7 +111,7 @@ class Divided(ps.Sink[Any]):
 
 
 REFUSED = [
-    ("lines", 3, r"Generated cannot divide its state among another number of tasks; keep .*, or give Generated a me"),
+    ("lines", 3, r"Given cannot divide its state among another number of tasks; keep .*, or give Given a method resc"),
     ("count", 3, r"it keeps its state itself, as one value per task; keep .*, or keep its state by key, with stateful"),
     ("out", 7, r"its rescale raised ValueError: not seven; keep the number of tasks"),
     ("out", 8, r"its rescale returned 2 states for 8 tasks; keep the number of tasks"),
@@ -121,10 +123,9 @@ def test_what_cannot_be_divided_is_refused_with_the_reason(
     tmp_path: Path, component: str, tasks: int, problem: str
 ) -> None:
     flow = words(sink=Divided())  # type: ignore[arg-type]
+    flow.parts["lines"] = replace(flow.parts["lines"], logic=lambda: Given([]))
     info = kept_run(tmp_path, flow)
-    keep_checkpoint(
-        info, 12, flow, {"lines[0]": {"n": 1}, "count[0]": {"a": 1}, "out[0]": {"a": 1}, "out[1]": {"b": 2}}
-    )
+    keep_checkpoint(info, 12, flow, {"lines[0]": 1, "count[0]": {"a": 1}, "out[0]": {"a": 1}, "out[1]": {"b": 2}})
     before = {path.name for path in info.path.rglob("*")}
     with pytest.raises(InvalidInput, match=rf"^execution.parallelism: '{component}' cannot have {tasks} .*, {problem}"):
         take_over(*find_resumable(info.path), flow.resized({component: tasks}), {component: tasks})
