@@ -54,15 +54,20 @@ class KeyGroup:
         self.timers.clear()
         self.seen.clear()
 
-    def entry(self, key: Hashable, now: float) -> Entry:
-        """Return what is saved of a key."""
-        timer, seen = self.timers.get(key), self.seen.get(key)
-        return (
-            key,
-            self.states[key],
-            None if timer is None else timer - now,
-            None if seen is None else now - seen,
-        )
+    def entries(self, keys: Sequence[Hashable], now: float) -> list[Entry]:
+        """Return what is saved of keys."""
+        states, timers, seen = self.states, self.timers, self.seen
+        if not timers and not seen:
+            return [(key, states[key], None, None) for key in keys]
+        return [
+            (
+                key,
+                states[key],
+                timers[key] - now if key in timers else None,
+                now - seen[key] if key in seen else None,
+            )
+            for key in keys
+        ]
 
 
 class SavedPart(NamedTuple):
@@ -188,7 +193,7 @@ class KeyedState:
         place, count, total = 0, PIECE, 0
         while True:
             part = keys[place : place + count]
-            data = self._codec.encode([group.entry(key, now) for key in part], removed)
+            data = self._codec.encode(group.entries(part, now), removed)
             yield from pack_record(group.number, flags, data)
             place, total = place + len(part), total + len(data)
             if place >= len(keys):
