@@ -113,10 +113,10 @@ def _started(flow: ps.Dataflow, folder: str) -> list[Worker]:
 class Everything(ps.Operator[int, int]):
     """Has a state that is saved as a whole."""
 
-    def __init__(self, states: dict[int, bytes]) -> None:
+    def __init__(self, states: dict[Any, Any]) -> None:
         self.states = states
 
-    def snapshot(self) -> dict[int, bytes]:
+    def snapshot(self) -> dict[Any, Any]:
         """Return the state."""
         return self.states
 

@@ -122,7 +122,7 @@ REFUSED = [
 def test_what_cannot_be_divided_is_refused_with_the_reason(
     tmp_path: Path, component: str, tasks: int, problem: str
 ) -> None:
-    flow = words(sink=Divided())  # type: ignore[arg-type]
+    flow = words(sink=Divided())
     flow.parts["lines"] = replace(flow.parts["lines"], logic=lambda: Given([]))
     info = kept_run(tmp_path, flow)
     keep_checkpoint(info, 12, flow, {"lines[0]": 1, "count[0]": {"a": 1}, "out[0]": {"a": 1}, "out[1]": {"b": 2}})
