@@ -177,9 +177,12 @@ def _refuse_other(
     differences = checkpoints.mismatch(manifest, checkpoints.shape_of(as_before))
     if differences:
         problem = f"checkpoint {manifest.number} of run {info.run} does not fit {flow.name!r}: {'; '.join(differences)}"
-        other = [f"--parallelism {name}={count}" for name, (_, count) in changed_counts(manifest, as_before).items()]
+        others = changed_counts(manifest, as_before)
+        resized = as_before.resized({name: before for name, (before, _) in others.items()})
         remedy = "Resume it with the application as it was"
-        remedy += f", or, for another number of tasks, with {' '.join(other)}" if other else ""
+        if not checkpoints.mismatch(manifest, checkpoints.shape_of(resized)):
+            options = " ".join(f"--parallelism {name}={count}" for name, (_, count) in others.items())
+            remedy += f", or, with the new numbers of tasks, with {options}"
         raise InvalidInput("resume", f"{problem}. {remedy}, or start a new run")
 
 
