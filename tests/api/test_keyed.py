@@ -77,6 +77,8 @@ def test_invalid_arguments_are_rejected_in_one_line() -> None:
     flow, given = words()
     with pytest.raises(InvalidInput, match=r"^words.count.ttl: expected seconds > 0, or None, got 0$"):
         flow.stateful_map("count", count, given.fields(), initial=0, ttl=0)
+    with pytest.raises(InvalidInput, match=r"^words.short.ttl: expected seconds > 0, or None, got -1$"):
+        flow.keyed_operator("short", type("Short", (Sessions,), {"ttl": -1}), given.fields())
     with pytest.raises(InvalidInput, match=r"^words.count.state: .* cannot be encoded"):
         flow.stateful_map("count", count, given.fields(), state=InvalidInput)
     with pytest.raises(InvalidInput, match=r"^count: expected a function, got 3$"):

@@ -290,6 +290,7 @@ class Dataflow:
         """
         inferred = partial(emitted_type, operator, KeyedOperator, 2)
         logic = maker(name, operator, KeyedOperator)
+        check_ttl(f"{self.name}.{name}.ttl", getattr(operator, "ttl", None))
         kept = _first_known(state, argument_type(operator, KeyedOperator, 0))
         return self._add(name, Kind.OPERATOR, logic, inputs, emits, inferred, outputs, costs, errors, kept)
 
