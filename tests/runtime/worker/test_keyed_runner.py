@@ -153,6 +153,22 @@ def test_a_key_expires_after_its_last_tuple() -> None:
     assert max(count for key, count in found if key == "c") == 20  # after 3 s without a tuple
 
 
+def test_a_key_expires_before_its_timer_is_due() -> None:
+    class Forgotten(Pauses):
+        ttl = 0.5
+
+    flow = keyed(
+        [("a", 0), ("b", 0), *[("end", 0)] * 40],
+        lambda flow, given: flow.keyed_operator("pauses", Forgotten, given.fields(0)),
+        rate=10.0,
+    )
+    cluster = TestCluster(flow, workers=1).start()
+    cluster.advance(3.0)
+    (kept,) = [keys_of(task) for worker in cluster.workers for task in worker.tasks.values() if task.keyed]
+    assert kept == ["end"]
+    assert cluster.result()["out"] == []
+
+
 def keys_of(task: Any) -> list[Any]:
     return [key for group in task.keyed.state.groups() for key in group.states]
 

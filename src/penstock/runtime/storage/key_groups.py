@@ -20,6 +20,7 @@ CHANGED = 2
 Entry = tuple[Hashable, Any, float | None, float | None]
 
 _HEAD = struct.Struct(">HBI")
+_PLAIN = {int, float, str, bytes, bool}
 _USE = "use numbers, texts, bytes, lists, dicts or structs"
 
 
@@ -58,15 +59,22 @@ class StateCodec:
         self._state = state
         self._encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
         self._loose_keys, self._loose_states = key is Any, state is Any
+        self._sure: set[tuple[type, type]] = set()  # plain types of keys and states that can be decoded
         try:
             self._decode = _decoder(key, state)
         except TypeError:  # a type of keys that msgspec does not support, such as some unions
             self._decode, self._loose_keys = _decoder(Any, state), True
 
     def encode(self, entries: list[Entry], removed: list[Hashable]) -> bytes:
-        """Encode entries; raise `InvalidInput` for a key or state that cannot be encoded and decoded."""
+        """Encode entries; raise `InvalidInput` for a key or state that cannot be encoded and decoded.
+
+        They are decoded to see that, unless they are plain values of types that were decoded before.
+        """
+        kinds = {(type(entry[0]), type(entry[1])) for entry in entries}
         try:
             data = self._encode((entries, removed))
+            if kinds <= self._sure and not removed:
+                return data
             read, gone = self._read(data)
         except KeyboardInterrupt:
             raise
@@ -79,6 +87,7 @@ class StateCodec:
         if (self._loose_states and read != entries) or _keys(read) != _keys(entries) or gone != removed:
             for entry in entries:
                 self.check(*entry[:2])
+        self._sure |= {both for both in kinds if both[0] in _PLAIN and both[1] in _PLAIN}
         return data
 
     def check(self, key: Hashable, state: Any) -> None:

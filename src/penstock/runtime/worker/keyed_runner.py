@@ -133,18 +133,18 @@ class KeyedRunner(Operator[Any, Any]):
         key = value if self._key_of is None else self._key_of(value)
         group = self.state.cache.get(key) or self.state.group_of(key)
         if self._ttl == math.inf:
-            return self._call(group, key, lambda state: self.logic.process(self._key, state, value))
+            return self._call(group, key, self.logic.process, value)
         now, seen = self._now(), group.seen.get(key)
         if seen is not None and seen + self._ttl <= now:
             group.drop(key)
             group.changed[key] = None
-        emitted = self._call(group, key, lambda state: self.logic.process(self._key, state, value))
+        emitted = self._call(group, key, self.logic.process, value)
         if key in group.states:
             group.seen[key] = now
             self._schedule(key, now + self._ttl)
         return emitted
 
-    def _call(self, group: KeyGroup, key: Hashable, function: Callable[[Any], Any]) -> list[Any]:
+    def _call(self, group: KeyGroup, key: Hashable, function: Callable[..., Any], *values: Any) -> list[Any]:
         """Call the author's code for a key, and keep the state that it returns."""
         context = self._key
         context.key, context.timer, context.changed = key, group.timers.get(key), False
@@ -152,7 +152,7 @@ class KeyedRunner(Operator[Any, Any]):
         if state is _MISSING:
             state = self.logic.initial()
         group.changed[key] = None  # first: the call may change the state and then raise
-        state, outputs = pair(function(state))
+        state, outputs = pair(function(context, state, *values))
         emitted = [] if outputs is None else _listed(outputs)
         if state is None:
             group.drop(key)
@@ -235,7 +235,7 @@ class KeyedRunner(Operator[Any, Any]):
         elif group.timers.get(key, math.inf) <= now:
             when = group.timers.pop(key)
             try:
-                emitted = self._call(group, key, lambda state: self.logic.on_timer(self._key, state))
+                emitted = self._call(group, key, self.logic.on_timer)
             except BaseException:
                 group.timers[key] = when
                 raise
@@ -278,6 +278,10 @@ class KeyedRunner(Operator[Any, Any]):
 
 def _listed(outputs: Any) -> list[Any]:
     """Return the tuples to emit; raise `InvalidInput` if they are no iterable."""
+    if type(outputs) is list:
+        return outputs
+    if type(outputs) is tuple:
+        return [*outputs]
     if not isinstance(outputs, Iterable):
         problem = f"expected a list of tuples to emit, or None, beside the state, got {shown(outputs)}"
         raise InvalidInput("result", f"{problem}; use stateful_map for one tuple each")
