@@ -16,6 +16,7 @@ NAMES = (
     "worker",
     "frames",
     "checkpoints",
+    "keyed",
     "pipeline",
     "report",
     "commands",

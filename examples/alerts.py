@@ -36,10 +36,8 @@ class Mean(msgspec.Struct, frozen=True):
 
 
 class Window(msgspec.Struct):
-    """An open window."""
+    """An open window: the state of a sensor and second."""
 
-    sensor: str
-    second: int
     readings: int = 0
     total: float = 0.0
 
@@ -52,53 +50,41 @@ def reading(number: int) -> Reading:
     return Reading(sensor, at, 20.0 + 0.5 * (number % 7) + warm)
 
 
-class Means(ps.Operator[Reading, tuple[str, Mean]]):
+def second(value: Reading) -> int:
+    """Return the number of the window of a reading."""
+    return int(value.at // WINDOW_S)
+
+
+class Means(ps.KeyedOperator[Window, Reading, tuple[str, Mean]]):
     """Emits the mean of each window to `means`, and to `alerts` if it is above the limit."""
 
-    def __init__(self) -> None:
-        self.windows: list[Window] = []  # in the order of opening, which is that of their timers
+    def initial(self) -> Window:
+        """Return a new window."""
+        return Window()
 
-    def open(self, context: ps.TaskContext) -> None:
-        """Keep the context, for its clock and timers."""
-        self.context = context
-
-    def process(self, value: Reading) -> None:
+    def process(self, key: ps.KeyContext, state: Window, value: Reading) -> tuple[Window, None]:
         """Add a reading to its window."""
-        second = int(value.at // WINDOW_S)
-        window = next((w for w in self.windows if w.sensor == value.sensor and w.second == second), None)
-        if window is None:
-            window = Window(value.sensor, second)
-            self.windows.append(window)
-            self.context.at(self.context.now() + WINDOW_S + LATE_S)
-        window.readings += 1
-        window.total += value.celsius
+        if state.readings == 0:
+            key.at(key.now() + WINDOW_S + LATE_S)
+        state.readings += 1
+        state.total += value.celsius
+        return state, None
 
-    def on_timer(self, when: float) -> list[tuple[str, Mean]]:
-        """Close the window opened first."""
-        return self.close_first()
+    def on_timer(self, key: ps.KeyContext, state: Window) -> tuple[None, list[tuple[str, Mean]]]:
+        """Close a window."""
+        return None, self.finish(key, state)
 
-    def finish(self) -> list[tuple[str, Mean]]:
-        """Close all windows."""
-        return [given for _ in list(self.windows) for given in self.close_first()]
-
-    def close_first(self) -> list[tuple[str, Mean]]:
-        """Close a window and return its mean."""
-        window = self.windows.pop(0)
-        mean = Mean(window.sensor, window.second, window.readings, round(window.total / window.readings, 2))
+    def finish(self, key: ps.KeyContext, state: Window) -> list[tuple[str, Mean]]:
+        """Return the mean of a window; at the end, that of every open one."""
+        sensor, number = key.key
+        mean = Mean(sensor, number, state.readings, round(state.total / state.readings, 2))
         return [("means", mean), ("alerts", mean)] if mean.celsius > LIMIT else [("means", mean)]
-
-    def snapshot(self) -> list[Window]:
-        """Return the open windows; timers move automatically."""
-        return self.windows
-
-    def restore(self, state: list[Window]) -> None:
-        """Restore the open windows."""
-        self.windows = state
 
 
 flow = ps.Dataflow("alerts")
 readings = flow.source("readings", ps.Generated(reading, rate=30, count=180))
-means = flow.operator("means", Means, readings.fields("sensor"), parallelism=2, outputs=["means", "alerts"], cpu=0.001)
+windows = readings.fields("sensor", second)
+means = flow.keyed_operator("means", Means, windows, parallelism=2, outputs=["means", "alerts"], cpu=0.001)
 flow.sink("store", ps.Parquet("output/means"), means["means"].costing(selectivity=0.1))
 flow.sink("warn", ps.Console(), means["alerts"].costing(selectivity=0.01))
 

@@ -20,30 +20,15 @@ def line(number: int) -> str:
     return lines[number % len(lines)]
 
 
-class Count(ps.Operator[str, tuple[str, int]]):
-    """Counts words and emits each new count; the counts move with the task."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
-
-    def process(self, value: str) -> list[tuple[str, int]]:
-        """Count a word."""
-        self.counts[value] = self.counts.get(value, 0) + 1
-        return [(value, self.counts[value])]
-
-    def snapshot(self) -> dict[str, int]:
-        """Return the counts."""
-        return self.counts
-
-    def restore(self, state: dict[str, int]) -> None:
-        """Restore the counts."""
-        self.counts = state
+def count(before: int, word: str) -> tuple[int, tuple[str, int]]:
+    """Count a word: return the state of the word, and what to emit."""
+    return before + 1, (word, before + 1)
 
 
 flow = ps.Dataflow("word-count-example")
 lines = flow.source("lines", ps.Generated(line, rate=100, count=1000), cpu=0.00001)
 words = flow.flat_map("split", str.split, lines, emits=str, parallelism=2, cpu=0.0004)
-counts = flow.operator("count", Count, words.costing(selectivity=7).fields(), parallelism=3, cpu=0.0001)
+counts = flow.stateful_map("count", count, words.costing(selectivity=7).fields(), initial=0, parallelism=3, cpu=0.0001)
 flow.sink("store", ps.JsonLines("output/counts"), counts, cpu=0.0001)
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed
     from penstock.api.dataflow import Dataflow
     from penstock.api.guarantees import Guarantee, guarantees, require_guarantee
+    from penstock.api.keyed import KeyContext, KeyedOperator
     from penstock.api.keys import Named
     from penstock.api.on_error import DeadLetter, Fail, Retry, Skip
     from penstock.api.sinks.console import Console
@@ -65,6 +66,7 @@ else:
             "penstock.api.contracts": "Operator, Sink, Source, TaskContext, Timed",
             "penstock.api.dataflow": "Dataflow",
             "penstock.api.guarantees": "Guarantee, guarantees, require_guarantee",
+            "penstock.api.keyed": "KeyContext, KeyedOperator",
             "penstock.api.keys": "Named",
             "penstock.api.on_error": "DeadLetter, Fail, Retry, Skip",
             "penstock.api.sinks.console": "Console",
@@ -120,6 +122,8 @@ __all__ = [
     "Handle",
     "Infeasible",
     "JsonLines",
+    "KeyContext",
+    "KeyedOperator",
     "Kind",
     "Landed",
     "Lines",

@@ -386,3 +386,22 @@ def test_a_run_that_was_stopped_shows_where_it_resumes(
     assert find_resume_point(info) == "resumes from checkpoint 4"
     keep_checkpoint(info, 5, last=True)
     assert find_resume_point(info) == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ("cuont=3", "parallelism.cuont: 'word-count' has no component 'cuont'; did you mean count?"),
+        ("count=0", "execution.parallelism.count: expected a whole number ≥ 1, got 0"),
+        ("count", "--parallelism: expected COMPONENT=NUMBER, got 'count'"),
+        ("count=x", "--parallelism: expected COMPONENT=NUMBER, got 'count=x'"),
+        ("count=5000", "parallelism.count: keys can be distributed to at most 4096 tasks, 'count' has 5000;"),
+    ],
+)
+def test_a_number_of_tasks_is_checked_before_anything_starts(
+    penstock: Penstock, tmp_path: Path, given: str, problem: str
+) -> None:
+    ran = penstock("run", "word-count", "--parallelism", given, "--runs", tmp_path)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert ran.err.startswith(f"error: {problem}")
+    assert not list(tmp_path.iterdir())

@@ -49,6 +49,18 @@ def test_its_counter_gives_a_row_a_second_and_page(guide: dict[str, Any]) -> Non
     assert {page for page, _ in rows} == {"/page0", "/page1", "/page2"}
 
 
+def test_its_keyed_operators_count_visits_and_end_sessions(guide: dict[str, Any]) -> None:
+    cluster = testing.TestCluster(guide["counting"], workers=2).start()
+    cluster.advance(3.0)
+    result = cluster.drain()
+    assert len(result["counts"]) == result.status.emitted
+    latest = dict(result["counts"])
+    assert sum(latest.values()) == result.status.emitted
+    users = result.status.emitted // 20
+    assert sorted(result["sessions-out"])[:5] == [(f"user{user}", 20) for user in (0, 1, 10, 11, 2)]
+    assert users - 6 <= len(result["sessions-out"]) < users
+
+
 def test_its_direct_stream_goes_where_the_sender_says(guide: dict[str, Any]) -> None:
     cluster = testing.TestCluster(guide["laned"], telemetry=True, sample_tps=-1).start()
     hops = [record for record in cluster.finish().records if record.kind == "hop"]

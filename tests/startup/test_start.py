@@ -1,5 +1,6 @@
 """Starting runs: what is refused, in one line and with nothing left behind, and where workers go."""
 
+import json
 import signal
 import socket
 import threading
@@ -23,7 +24,7 @@ from penstock.runtime.storage.run_folder import RunInfo, RunInUse, load
 from penstock.startup.executor_discovery import discover, host_capacity, worker_places
 from penstock.startup.prepared_run import StartCallbacks
 from penstock.startup.resume import AlreadyCompleted
-from tests.runtime.words import last_counts, truth, words
+from tests.runtime.words import last_counts, sentence, split, truth, words
 from tests.settings import arguments, changes
 
 TRIO = ps.Cluster(name="trio", machines=tuple(ps.Machine(name=f"m{n}", slots=2) for n in range(3)))
@@ -341,6 +342,32 @@ def test_a_run_that_was_stopped_goes_on_with_what_it_was_started_with(foreign: S
     assert info.config == run.info.config.changed(changes(policy="random"))
     with pytest.raises(AlreadyCompleted, match="there is nothing to resume"):
         ps.run(flow, resume=run.folder)
+
+
+@pytest.mark.spark
+def test_a_run_is_resumed_with_other_numbers_of_tasks(foreign: SparkSession, tmp_path: Path) -> None:
+    flow = ps.Dataflow("words")
+    word = flow.flat_map("split", split, flow.source("lines", ps.Generated(sentence, rate=400)), parallelism=2)
+    counts = flow.stateful_map("count", lambda n, word: (n + 1, (word, n + 1)), word.fields(), initial=0)
+    flow.sink("out", ps.JsonLines("output/counts"), counts)
+    run = ps.run(flow, config=changes(slots=2, interval_s=0.2, sample_tps=0), runs=tmp_path)
+    for counted in ({"count": 3, "split": 1, "out": 2}, {"count": 2, "lines": 2}):
+        first = 0 if (latest := run.status().checkpoint) is None else latest.number
+        while (latest := run.status().checkpoint) is None or latest.number < first + 3:
+            assert not run.wait(0.05)
+        run.stop()
+        run = ps.run(flow, resume=run.folder, config={"execution": {"parallelism": counted}})
+    run.wait(1.0)
+    run.drain()
+    status = run.status()
+    assert {row.name: row.tasks for row in status.components} == {"lines": 2, "split": 1, "count": 2, "out": 2}
+    found: dict[str, list[int]] = {}
+    for file in (run.folder / "output/counts").glob("part-*"):
+        for name, count in map(json.loads, file.read_text().splitlines()):
+            found.setdefault(name, []).append(count)
+    assert all(sorted(counts) == list(range(1, len(counts) + 1)) for counts in found.values())
+    expected = truth(sum(map(len, found.values())) // 5)
+    assert {name: len(counts) for name, counts in found.items()} == expected
 
 
 @pytest.mark.spark

@@ -35,7 +35,9 @@ def test_ten_thousand_schedules_give_the_output_of_a_run_without_faults(first: i
     assert totals.failures == [], "replay with: python -m penstock.testing.schedules --replay SEED"
     assert totals.schedules == BATCH
     assert totals.fewest >= LEAST
-    missing = {*FAULTS, *CHANGES, "drain", "recoveries", "resumed", "checkpoints", "aborts", "moves"} - {*totals.counts}
+    missing = {*FAULTS, *CHANGES, "drain", "recoveries", "resumed", "resized", "checkpoints", "aborts", "moves"} - {
+        *totals.counts
+    }
     assert not missing
     assert totals.counts["recoveries"] > BATCH / 2
 

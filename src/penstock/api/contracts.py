@@ -113,6 +113,13 @@ class Source(Generic[T]):
         """Continue after a position. Called after `open`, before the first `poll`. Needed only if `rewinds` is true."""
         raise NotImplementedError
 
+    def rescale(self, positions: Sequence[Any], tasks: int) -> Sequence[Any]:
+        """Return the positions of another number of tasks, from which they emit what the others have not.
+
+        Called on a new object, instead of `open`. By default, the number of tasks cannot change.
+        """
+        raise NotImplementedError
+
     def close(self) -> None:
         """Release what `open` acquired. Called at the end, and when the task moves."""
 
@@ -202,6 +209,13 @@ class Sink(Generic[In]):
 
     def restore(self, state: Any) -> None:
         """Receive the result of `snapshot`, after `open`."""
+
+    def rescale(self, states: Sequence[Any], tasks: int) -> Sequence[Any]:
+        """Return the states of another number of tasks, made from those of the present ones.
+
+        Called on a new object, instead of `open`. By default, the number of tasks cannot change.
+        """
+        raise NotImplementedError
 
     def close(self) -> None:
         """Release what `open` acquired: at the end, when the task moves, and when the run is rolled back."""

@@ -3,12 +3,12 @@
 flow = ps.Dataflow("word-count")
 lines = flow.source("lines", ps.Lines("book.txt", rate=1000))
 words = flow.flat_map("split", str.split, lines, parallelism=2, emits=str)
-count = flow.operator("count", Count, words.fields(), parallelism=4, emits=tuple[str, int])
+count = flow.stateful_map("count", lambda n, word: (n + 1, (word, n + 1)), words.fields(), initial=0, parallelism=4)
 flow.sink("print", ps.Console(), count)
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -16,13 +16,26 @@ from typing import Any
 import msgspec
 
 from penstock.api.contracts import Operator, Sink, Source
+from penstock.api.keyed import KeyedOperator, StatefulFlatMap, StatefulMap, check_ttl
 from penstock.api.keys import KEY_GROUPS, Key, check_keys, key_name
 from penstock.api.logic import FilterOperator, FlatMapOperator, Logic, MapOperator, maker, refuse_uncallable
 from penstock.api.on_error import DeadLetters, ErrorPolicy, check_error_policy, letters_folder
-from penstock.api.tuple_types import check_encodable, check_key, element_type, emitted_type, of_pair, returned_type
+from penstock.api.tuple_types import (
+    argument_type,
+    check_encodable,
+    check_key,
+    element_type,
+    emitted_type,
+    first_of_pair,
+    initial_type,
+    of_pair,
+    returned_type,
+)
 from penstock.model.entity import Name, to_invalid_input
 from penstock.model.errors import InvalidInput, PenstockError, UnknownName, nearest, refuse_duplicates, with_type
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
+
+AuthorLogic = Logic | KeyedOperator[Any, Any, Any]
 
 
 @dataclass(frozen=True)
@@ -93,15 +106,17 @@ class Part:
     """One component and its logic."""
 
     component: Component
-    logic: Callable[[], Logic]  # creates the object of one task
+    logic: Callable[[], AuthorLogic]  # creates the object of one task
     emits: Any  # the type of its tuples; a component with named outputs may have a dict, a type per output
     outputs: tuple[str, ...] = ()
     inputs: tuple[Outlet, ...] = ()
     declared: bool = True  # False: `emits` was derived from annotations, in which a direct stream's tuples are pairs
     errors: ErrorPolicy | None = None  # None: an exception ends the run
     letters: Callable[[], Sink[Any]] | None = None  # creates the sink of the tuples that a task skips
+    keyed: bool = False  # the runtime keeps its state, by key
+    state: Any = Any  # the type of the state of a key
 
-    def make(self) -> Logic:
+    def make(self) -> AuthorLogic:
         """Create the object of one task; raise `InvalidInput` if the author's factory raises."""
         try:
             return self.logic()
@@ -211,6 +226,74 @@ class Dataflow:
         logic = partial(FilterOperator, predicate)
         return self._add(name, Kind.OPERATOR, logic, inputs, None, lambda: self._common_type(inputs), (), costs, errors)
 
+    def stateful_map(
+        self,
+        name: str,
+        function: Callable[[Any, Any], tuple[Any, Any]],
+        *inputs: Outlet,
+        initial: Any = None,
+        ttl: float | None = None,
+        state: Any = None,
+        emits: Any = None,
+        errors: ErrorPolicy | None = None,
+        **costs: Any,
+    ) -> Outlet:
+        """Add an operator with a state per key that emits one tuple for each, for inputs grouped by `fields`.
+
+        The function receives the state of the tuple's key and the tuple; it returns the next state and the output. The
+        state None removes the key. `initial` is the state of a new key, or a function that creates it; `state` its
+        type, if the function has no annotation. A key is removed `ttl` seconds after its last tuple.
+        """
+        refuse_uncallable(name, function)
+        logic, inferred = partial(StatefulMap, function, initial, ttl), lambda: of_pair(returned_type(function))
+        kept = _first_known(state, first_of_pair(returned_type(function)), initial_type(initial))
+        check_ttl(f"{self.name}.{name}.ttl", ttl)
+        return self._add(name, Kind.OPERATOR, logic, inputs, emits, inferred, (), costs, errors, kept)
+
+    def stateful_flat_map(
+        self,
+        name: str,
+        function: Callable[[Any, Any], tuple[Any, Iterable[Any] | None]],
+        *inputs: Outlet,
+        initial: Any = None,
+        ttl: float | None = None,
+        state: Any = None,
+        emits: Any = None,
+        errors: ErrorPolicy | None = None,
+        **costs: Any,
+    ) -> Outlet:
+        """Add an operator with a state per key that emits any number of tuples for each, like `stateful_map`.
+
+        The function returns the next state, and the tuples to emit or None.
+        """
+        refuse_uncallable(name, function)
+        returned = returned_type(function)
+        logic, inferred = partial(StatefulFlatMap, function, initial, ttl), lambda: element_type(of_pair(returned))
+        kept = _first_known(state, first_of_pair(returned), initial_type(initial))
+        check_ttl(f"{self.name}.{name}.ttl", ttl)
+        return self._add(name, Kind.OPERATOR, logic, inputs, emits, inferred, (), costs, errors, kept)
+
+    def keyed_operator(
+        self,
+        name: str,
+        operator: KeyedOperator[Any, Any, Any] | Callable[[], KeyedOperator[Any, Any, Any]],
+        *inputs: Outlet,
+        state: Any = None,
+        emits: Any = None,
+        outputs: Sequence[str] = (),
+        errors: ErrorPolicy | None = None,
+        **costs: Any,
+    ) -> Outlet:
+        """Add an operator with a state and a timer per key: an object, or a class or function that creates one.
+
+        Its inputs are grouped by `fields`. `state` is the type of a key's state; default: the class's type argument.
+        """
+        inferred = partial(emitted_type, operator, KeyedOperator, 2)
+        logic = maker(name, operator, KeyedOperator)
+        check_ttl(f"{self.name}.{name}.ttl", getattr(operator, "ttl", None))
+        kept = _first_known(state, argument_type(operator, KeyedOperator, 0))
+        return self._add(name, Kind.OPERATOR, logic, inputs, emits, inferred, outputs, costs, errors, kept)
+
     def sink(
         self,
         name: str,
@@ -221,6 +304,23 @@ class Dataflow:
     ) -> None:
         """Add a sink: an object that is copied for each task, or a class or function that creates one."""
         self._add(name, Kind.SINK, maker(name, sink, Sink), inputs, None, lambda: None, (), costs, errors)
+
+    def resized(self, parallelism: Mapping[str, int]) -> "Dataflow":
+        """Return the dataflow with other numbers of tasks, by component."""
+        parts = dict(self.parts)
+        for name, count in parallelism.items():
+            path = f"parallelism.{name}"
+            if name not in parts:
+                raise UnknownName(path, f"{self.name!r} has no component {name!r}; {nearest(name, parts)}")
+            component = parts[name].component
+            if count != component.parallelism:
+                try:
+                    parts[name] = replace(parts[name], component=msgspec.structs.replace(component, parallelism=count))
+                except InvalidInput as error:
+                    raise error.below(path) from None
+            for outlet in parts[name].inputs:
+                _check_tasks(path, outlet, parts[name].component)
+        return Dataflow(self.name, parts)
 
     @property
     def application(self) -> Application:
@@ -263,14 +363,16 @@ class Dataflow:
         self,
         name: str,
         kind: Kind,
-        logic: Callable[[], Logic],
+        logic: Callable[[], AuthorLogic],
         inputs: tuple[Outlet, ...],
         emits: Any,
         inferred: Callable[[], Any],
         outputs: Sequence[str],
         costs: dict[str, Any],
         errors: ErrorPolicy | None = None,
+        state: Any = None,
     ) -> Outlet:
+        """Add a component; `state`: the type of the state of a key, None if the runtime keeps no state for it."""
         path = f"{self.name}.{name}"
         if name in self.parts:
             raise InvalidInput(path, "this name is already used; choose another")
@@ -282,16 +384,22 @@ class Dataflow:
             raise InvalidInput(path, "expected at least one input, got none; pass the component that feeds it")
         for position, outlet in enumerate(inputs):
             self._check_input(f"{path}.inputs[{position}]", outlet, component, inputs[:position])
+            if state is not None and outlet.grouping is not Grouping.FIELDS:
+                problem = f"expected a stream grouped by key, got {outlet.grouping}; group it with .fields(…)"
+                raise InvalidInput(f"{path}.inputs[{position}]", problem)
         named = _checked_outputs(path, outputs)
         read = None if emits is not None else inferred()
         if named and read is not None:
             read = of_pair(read)
         carried = emits if emits is not None else Any if read is None else read
         _check_emits(path, carried, named)
+        if state is not None:
+            check_encodable(f"{path}.state", state)
         policy = check_error_policy(f"{path}.errors", errors)
         folder = None if policy is None else letters_folder(policy)
         letters = None if folder is None else partial(DeadLetters, folder)
-        self.parts[name] = Part(component, logic, carried, named, inputs, emits is not None, policy, letters)
+        declared, keyed = emits is not None, state is not None
+        self.parts[name] = Part(component, logic, carried, named, inputs, declared, policy, letters, keyed, state)
         return Outlet(name, outputs=named, origin=self._origin)
 
     def _check_input(self, path: str, outlet: Outlet, target: Component, before: tuple[Outlet, ...]) -> None:
@@ -317,10 +425,7 @@ class Dataflow:
         self._check_direct(path, outlet)
 
     def _check_keys(self, path: str, outlet: Outlet, target: Component) -> None:
-        keyed = outlet.grouping in (Grouping.FIELDS, Grouping.PARTIAL_KEY)
-        if keyed and target.parallelism > KEY_GROUPS:
-            problem = f"keys can be distributed to at most {KEY_GROUPS} tasks, {target.name!r} has {target.parallelism}"
-            raise InvalidInput(path, f"{problem}; lower its parallelism")
+        _check_tasks(path, outlet, target)
         for position, key in enumerate(outlet.keys):
             check_key(f"{path}.keys[{position}]", key, self.stream_type(outlet))
 
@@ -332,6 +437,19 @@ class Dataflow:
             if (other.grouping is Grouping.DIRECT) != (outlet.grouping is Grouping.DIRECT):
                 problem = f"{outlet.component!r} sends to {target!r} by {other.grouping}, which excludes direct"
                 raise InvalidInput(path, f"{problem}; define named outputs of {outlet.component!r}")
+
+
+def _check_tasks(path: str, outlet: Outlet, target: Component) -> None:
+    """Reject more tasks than there are key groups."""
+    keyed = outlet.grouping in (Grouping.FIELDS, Grouping.PARTIAL_KEY)
+    if keyed and target.parallelism > KEY_GROUPS:
+        problem = f"keys can be distributed to at most {KEY_GROUPS} tasks, {target.name!r} has {target.parallelism}"
+        raise InvalidInput(path, f"{problem}; lower its parallelism")
+
+
+def _first_known(*types: Any) -> Any:
+    """Return the first type that is known, else `Any`."""
+    return next((kind for kind in types if kind is not None), Any)
 
 
 _COSTS = tuple(name for name in Component.__struct_fields__ if name not in ("name", "kind"))

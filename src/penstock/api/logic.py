@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from penstock.api.contracts import Operator, Sink, Source
+from penstock.api.keyed import KeyedOperator
 from penstock.model.errors import InvalidInput
 
 Logic = Source[Any] | Operator[Any, Any] | Sink[Any]
@@ -15,6 +16,7 @@ Made = TypeVar("Made")
 _REMEDY = {
     "Source": "derive it from Source, or use Generated(function)",
     "Operator": "for a function of a tuple use map, flat_map or filter",
+    "KeyedOperator": "for a function of a key's state and a tuple use stateful_map",
     "Sink": "derive it from Sink",
 }
 
@@ -60,7 +62,9 @@ def maker(name: str, given: Any, kind: type[Made]) -> Callable[[], Made]:
         inspect.signature(given).bind()
     except TypeError as error:
         problem = f"cannot be called without arguments, {error}; pass an object, or a function such as lambda: …"
-        problem += f"; {_REMEDY[kind.__name__]}" if inspect.isroutine(given) and kind is Operator else ""
+        problem += (
+            f"; {_REMEDY[kind.__name__]}" if inspect.isroutine(given) and kind in (Operator, KeyedOperator) else ""
+        )
         raise InvalidInput(name, f"{getattr(given, '__name__', given)} {problem}") from None
     except ValueError:  # a built-in without a signature
         pass

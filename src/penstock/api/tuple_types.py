@@ -17,6 +17,8 @@ from msgspec.inspect import CustomType, type_info
 from penstock.api.keys import Key, Named, field_names
 from penstock.model.errors import InvalidInput, UnknownName, nearest
 
+_PLAIN = (None, Any, int, float, str, bytes, bool, list, dict, tuple, type(None))  # undeclared, these are decoded alike
+
 
 def emitted_type(logic: Any, base: type, place: int) -> Any:
     """Return the type that a source or operator emits, or None: its attribute `emits`, or its base's type argument.
@@ -26,6 +28,11 @@ def emitted_type(logic: Any, base: type, place: int) -> Any:
     declared = getattr(logic, "emits", None)
     if declared is not None and not isinstance(declared, property):  # a class returns the property itself
         return concrete_type(declared)
+    return argument_type(logic, base, place)
+
+
+def argument_type(logic: Any, base: type, place: int) -> Any:
+    """Return a type argument for the base of a source or operator, or None; `logic` is as for `emitted_type`."""
     made = logic if isinstance(logic, type) else type(logic)
     if not issubclass(made, base):
         made = returned_type(logic)
@@ -63,6 +70,51 @@ def of_pair(kind: Any) -> Any:
     """Return the type of the second element of a pair, or None: the value behind the name of an output or a task."""
     arguments = get_args(kind)
     return arguments[1] if get_origin(kind) is tuple and len(arguments) == 2 and arguments[1] is not Ellipsis else None
+
+
+def first_of_pair(kind: Any) -> Any:
+    """Return the type of the first element of a pair, or None: the state before the output."""
+    return get_args(kind)[0] if of_pair(kind) is not None else None
+
+
+def initial_type(initial: Any) -> Any:
+    """Return the type of states by that of the initial one; None if it is unknown, or one of MessagePack's own."""
+    kind = initial if isinstance(initial, type) else returned_type(initial) if callable(initial) else type(initial)
+    return None if kind in _PLAIN else kind
+
+
+def key_type(keys: tuple[Key, ...], kind: Any) -> Any:
+    """Return the type of the keys that `extractor` returns for tuples of a type; `Any` if it is unknown."""
+    if not keys:
+        return kind
+    parts = [_part_type(key, kind) for key in keys]
+    if len(parts) == 1:
+        return parts[0]
+    return Any if Any in parts else tuple[tuple(parts)]  # type: ignore[misc]
+
+
+def _part_type(key: Key, kind: Any) -> Any:
+    """Return the type of one key of tuples of a type."""
+    if isinstance(key, Named):
+        return kind if key.key is None else _part_type(key.key, kind)
+    found: Any = None
+    if isinstance(key, int):
+        places = get_args(kind) if get_origin(kind) is tuple and Ellipsis not in get_args(kind) else ()
+        found = places[key] if -len(places) <= key < len(places) else None
+    elif isinstance(key, str):
+        name, _, rest = key.partition(".")
+        found = _field_type(name, kind)
+        found = found if not rest or found is None else _part_type(rest, found)
+    else:
+        found = returned_type(key)
+    return Any if found is None else found
+
+
+def _field_type(name: str, kind: Any) -> Any:
+    try:
+        return concrete_type(get_type_hints(kind).get(name))
+    except (TypeError, NameError, AttributeError):  # not a class, or a name that only type checkers know
+        return None
 
 
 def concrete_type(kind: Any) -> Any:

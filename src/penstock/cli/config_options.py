@@ -29,7 +29,7 @@ def config_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def call(**arguments: Any) -> None:
-        values = {each.path: _number(each, arguments.pop(name)) for name, each in OPTIONS.items()}
+        values = {each.path: _value(each, arguments.pop(name)) for name, each in OPTIONS.items()}
         command(**arguments, options={path: value for path, value in values.items() if value is not None})
 
     added = [
@@ -84,20 +84,34 @@ def naming_options(options: Mapping[str, object]) -> Iterator[None]:
         raise type(error)(BY_PATH[error.path].setting.option, error.problem) from None
 
 
-def _number(each: Field, value: object) -> object:
-    """Convert a text to a number, for a setting that takes numbers and words; return other values unchanged."""
+def _value(each: Field, value: object) -> object:
+    """Convert a text to a number, for a setting that takes numbers and words, and a list to a table of numbers."""
+    if isinstance(value, list):
+        return dict(_entry(each, text) for text in value) or None
     if isinstance(value, str) and each.setting.words and value not in each.setting.words:
         with suppress(ValueError):
             return float(value)
     return value
 
 
+def _entry(each: Field, text: str) -> tuple[str, int]:
+    name, _, number = text.rpartition("=")
+    if not name or not number.isdecimal():
+        raise InvalidInput(each.setting.option, f"expected COMPONENT=NUMBER, got {text!r}")
+    return name, int(number)
+
+
+def _is_table(each: Field) -> bool:
+    return get_origin(get_args(each.kind)[0]) is dict
+
+
 def _annotation(each: Field) -> Any:
     """Return the type and the option of a setting. Bounds are checked with the settings, not by typer."""
-    kind = str if each.setting.words or each.setting.octal else _plain(each.kind)
+    kind = list[str] if _is_table(each) else str if each.setting.words or each.setting.octal else _plain(each.kind)
     flag = each.setting.option
     names = f"{flag}/--no-{flag[2:]}" if kind is bool else flag
     metavar = "SECONDS" if each.setting.unit == "s" else "OCTAL" if each.setting.octal else None
+    metavar = "COMPONENT=NUMBER" if _is_table(each) else metavar
     section = each.path.partition(".")[0].replace("_", " ").capitalize()
     complete = COMPLETIONS.get(each.path)
     option = typer.Option(names, help=each.help, metavar=metavar, autocompletion=complete, rich_help_panel=section)

@@ -95,7 +95,7 @@ def start_or_resume(
         folder = None if settings.telemetry.folder is None else Path(settings.telemetry.folder)
         source = None if settings.application is None else settings.application.input
         refuse_places(settings.execution.master, source, {"telemetry": folder, "runs": runs})
-        flow = flow_of(target.spec, settings.execution.seed)
+        flow = flow_of(target.spec, settings.execution.seed).resized(settings.execution.parallelism)
         alone = plan is None and resume is None  # otherwise the slot may be for policies of the plan or the resumed run
         tuples = tuple_policies(flow.application, routing, sending, slot_ms if alone else None)
         plans = find_plans(target, flow, _policy(target, named, options, plan), plan, then or [], duration, model)

@@ -80,6 +80,10 @@ class Execution(Section, frozen=True, kw_only=True):
         Setting("Folder through which runs on this host share emulated machines. Default: none, each has its own."),
     ] = None
     seed: Annotated[SeedNumber, Setting("Random seed.", option="--seed", fixed=True)] = 0
+    parallelism: Annotated[
+        dict[str, Number],
+        Setting("Number of tasks of components, in place of the application's.", option="--parallelism"),
+    ] = {}
     umask: Annotated[Umask, Setting("Permissions that the run's files do not have.", option="--umask", octal=True)] = (
         PRIVATE
     )
@@ -199,7 +203,7 @@ class RunConfig(Section, frozen=True, kw_only=True):
     ] = {}
 
     def changed(self, changes: Changes) -> "RunConfig":
-        """Return the settings with some of them replaced; tuple policies that are not named stay in force."""
+        """Return the settings with some of them replaced; tuple policies and parallelisms not named stay in force."""
         merged = _merged(msgspec.to_builtins(self), changes)
         try:
             named = msgspec.convert(merged, RunConfig)
@@ -269,6 +273,8 @@ def _merged(before: dict[str, Any], changes: Changes) -> dict[str, object]:
     for section, values in changes.items():
         if section in SECTIONS and isinstance(values, Mapping):
             parsed = {name: _parsed(f"{section}.{name}", value) for name, value in values.items()}
+            if section == "execution" and isinstance(counts := parsed.get("parallelism"), Mapping):
+                parsed["parallelism"] = {**before[section]["parallelism"], **counts}
             after[section] = {**(before[section] or {}), **parsed}
         else:
             after[section] = values

@@ -82,6 +82,7 @@ class StartRequest:
 class PreparedRun:
     """A run that has its folder and its lock."""
 
+    flow: Dataflow  # with the number of tasks that the settings give it
     info: RunInfo
     config: RunConfig
     emulated: Cluster | None
@@ -93,8 +94,8 @@ class PreparedRun:
 
 def prepare_new(request: StartRequest, stack: ExitStack, callbacks: StartCallbacks) -> PreparedRun:
     """Check a new run and make its folder."""
-    flow, plan = request.flow, request.plan
-    config = request.config_over(RunConfig())
+    plan, config = request.plan, request.config_over(RunConfig())
+    flow = request.flow.resized(config.execution.parallelism)
     emulated = request.emulate if isinstance(request.emulate, Cluster) else None
     if emulated is None and config.execution.emulate is not None:
         emulated = find_cluster(config.execution.emulate)
@@ -116,17 +117,19 @@ def prepare_new(request: StartRequest, stack: ExitStack, callbacks: StartCallbac
         return known or _planned(flow, machines, config)
 
     callbacks.created(info)
-    return PreparedRun(info, config, emulated, cluster, listener, make_plan)
+    return PreparedRun(flow, info, config, emulated, cluster, listener, make_plan)
 
 
 def prepare_resumed(request: StartRequest, run: Path | str, stack: ExitStack, callbacks: StartCallbacks) -> PreparedRun:
     """Check a run that is resumed and take its folder over."""
-    flow, plan = request.flow, request.plan
+    plan = request.plan
     if isinstance(request.emulate, Cluster):
         raise InvalidInput("emulate", "a resumed run keeps its cluster, leave it out; or start a new run")
     info, stored = find_resumable(run, request.runs)
     emulated = emulated_cluster(info)
-    found = take_over(info, stored, flow)
+    parallelism = request.config_over(stored).execution.parallelism
+    flow = request.flow.resized(parallelism)
+    found = take_over(info, stored, flow, parallelism)
     stack.callback(found.lock.release)
     config = request.config_over(found.base)
     refuse_folders(info, stored, config)
@@ -138,14 +141,14 @@ def prepare_resumed(request: StartRequest, run: Path | str, stack: ExitStack, ca
     info = folders.record_resume(info, config, policy)
     stack.callback(folders.mark_ended, info)
     found.report(callbacks.notify)
-    found.clear()
+    found = found.clear()
 
     def make_plan(machines: Cluster, complete: Complete) -> Plan:
         if not replans and (restored := plan_of(found, flow, machines, config, complete)) is not None:
             return restored
         return known or _planned(flow, machines, config)
 
-    return PreparedRun(info, config, emulated, cluster, listener, make_plan, found)
+    return PreparedRun(flow, info, config, emulated, cluster, listener, make_plan, found)
 
 
 def _validated(

@@ -5,8 +5,9 @@ the differences. If no checkpoint was ever complete, nothing was published eithe
 beginning. If there were some and all are damaged, the run is refused: its output would be published twice.
 """
 
+import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -31,6 +32,7 @@ from penstock.runtime.storage import run_folder as folder
 from penstock.runtime.storage.checkpoints import CheckpointManifest
 from penstock.runtime.storage.disk import Posix
 from penstock.runtime.storage.run_folder import LogFile, RunInfo, RunLock
+from penstock.startup.rescaling import RescaledCheckpoint, changed_counts, rescale
 
 
 class AlreadyCompleted(PenstockError):
@@ -53,6 +55,7 @@ class Resumption:
     placement: dict[str, str]  # task -> slot: where tasks should be; empty: unknown
     policy: str  # that placed them
     outputs: tuple[str, ...]  # folders of its sinks
+    rescaled: RescaledCheckpoint | None = None  # of another number of tasks, not on disk yet
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -76,10 +79,17 @@ class Resumption:
                 listener(f"warning: {text}" if level == "warning" else text)
         log.close()
 
-    def clear(self) -> None:
-        """Remove all output after the checkpoint, published or not: those tuples are processed again."""
+    def clear(self) -> "Resumption":
+        """Remove all output after the checkpoint, published or not: those tuples are processed again.
+
+        Return what the run continues from: with another number of tasks, a new checkpoint.
+        """
+        disk, place = Posix(), str(self.info.checkpoints_path.absolute())
         last = 0 if self.manifest is None else self.manifest.number
-        checkpoints.withdraw(Posix(), str(self.info.checkpoints_path.absolute()), last, self.outputs)
+        checkpoints.withdraw(disk, place, last, self.outputs)
+        if self.rescaled is None:
+            return self
+        return dataclasses.replace(self, manifest=self.rescaled.write(disk, place), rescaled=None)
 
 
 def find_resumable(what: str | Path | None, runs: Path = folder.RUNS) -> tuple[RunInfo, RunConfig]:
@@ -103,11 +113,16 @@ def refuse_folders(info: RunInfo, stored: RunConfig, config: RunConfig) -> None:
         raise InvalidInput("execution.share", f"{problem}; confirm it by setting it again")
 
 
-def take_over(info: RunInfo, stored: RunConfig, flow: Dataflow) -> Resumption:
-    """Lock a run and return what an application continues from; a run that is refused stays unchanged."""
+def take_over(
+    info: RunInfo, stored: RunConfig, flow: Dataflow, parallelism: Mapping[str, int] | None = None
+) -> Resumption:
+    """Lock a run and return what an application continues from; a run that is refused stays unchanged.
+
+    parallelism: the components whose number of tasks may differ from the checkpoint's.
+    """
     lock = RunLock(info)
     try:
-        return _inspect(info, stored, flow, lock)
+        return _inspect(info, stored, flow, parallelism or {}, lock)
     except BaseException:
         lock.release()
         raise
@@ -124,7 +139,9 @@ def _refuse_given_up(info: RunInfo) -> None:
         raise InvalidInput("resume", f"{problem}; penstock cluster serve continues those")
 
 
-def _inspect(info: RunInfo, stored: RunConfig, flow: Dataflow, lock: RunLock) -> Resumption:
+def _inspect(
+    info: RunInfo, stored: RunConfig, flow: Dataflow, parallelism: Mapping[str, int], lock: RunLock
+) -> Resumption:
     _refuse_given_up(folder.load(info.path))  # as it is now that nobody else has it
     disk, place = Posix(), str(info.checkpoints_path.absolute())
     outputs = output_folders(flow, str(info.path.absolute()))
@@ -135,23 +152,38 @@ def _inspect(info: RunInfo, stored: RunConfig, flow: Dataflow, lock: RunLock) ->
         problem = f"run {info.run} has no checkpoint that is whole, and has published from some: {'; '.join(damaged)}"
         raise FileProblem(f"{problem}; restore a copy, or start a new run in its place")
     if manifest is not None:
-        _refuse_other(info, manifest, flow)
+        counts = {name: both for name, both in changed_counts(manifest, flow).items() if name in parallelism}
+        _refuse_other(info, manifest, flow, counts)
         if manifest.last:
             raise _completed(info, manifest)
+        rescaled = rescale(disk, place, manifest, flow) if counts else None
+        notes = [f"{name!r} has {after} tasks instead of {before}" for name, (before, after) in counts.items()]
+    else:
+        rescaled, notes = None, []
     epoch, placement = (0, {}) if manifest is None else (manifest.epoch, manifest.placement)
     policy = info.policy
     if journal is not None:
         epoch, placement = max(journal.epoch, epoch), journal.placement or placement
         policy, stored = journal.policy or policy, replace(stored, tuple_policies=journal.tuples, limits=journal.limits)
-    notes = _notes(info, manifest)
-    return Resumption(info, stored, lock, manifest, epoch, placement, policy, outputs, notes, list(damaged))
+    notes = [*_notes(info, manifest), *notes]
+    return Resumption(info, stored, lock, manifest, epoch, placement, policy, outputs, rescaled, notes, list(damaged))
 
 
-def _refuse_other(info: RunInfo, manifest: CheckpointManifest, flow: Dataflow) -> None:
-    differences = checkpoints.mismatch(manifest, checkpoints.shape_of(flow))
+def _refuse_other(
+    info: RunInfo, manifest: CheckpointManifest, flow: Dataflow, counts: Mapping[str, tuple[int, int]]
+) -> None:
+    """Refuse an application that does not fit a checkpoint, except for the number of tasks of some components."""
+    as_before = flow.resized({name: before for name, (before, _) in counts.items()})
+    differences = checkpoints.mismatch(manifest, checkpoints.shape_of(as_before))
     if differences:
         problem = f"checkpoint {manifest.number} of run {info.run} does not fit {flow.name!r}: {'; '.join(differences)}"
-        raise InvalidInput("resume", f"{problem}. Resume it with the application as it was, or start a new run")
+        others = changed_counts(manifest, as_before)
+        resized = as_before.resized({name: before for name, (before, _) in others.items()})
+        remedy = "Resume it with the application as it was"
+        if not checkpoints.mismatch(manifest, checkpoints.shape_of(resized)):
+            options = " ".join(f"--parallelism {name}={count}" for name, (_, count) in others.items())
+            remedy += f", or, with the new numbers of tasks, with {options}"
+        raise InvalidInput("resume", f"{problem}. {remedy}, or start a new run")
 
 
 def _completed(info: RunInfo, manifest: CheckpointManifest) -> AlreadyCompleted:

@@ -64,6 +64,7 @@ def start(
             prepared = prepare_new(request, stack, callbacks)
         else:
             prepared = prepare_resumed(request, resume, stack, callbacks)
+        flow = prepared.flow
         deployment = _deploy(flow, prepared, stack, callbacks)
         found = prepared.resumption
         return launch(

@@ -5,6 +5,7 @@ must appear in the computed order. The source rewinds; it emits a few tuples at 
 writes parts to a disk in memory, under private names until a checkpoint publishes them.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -13,6 +14,8 @@ import msgspec
 
 from penstock.api.contracts import Operator, Sink, Source, TaskContext
 from penstock.api.dataflow import Dataflow, Outlet
+from penstock.api.keyed import KeyContext, KeyedOperator
+from penstock.api.keys import KEY_GROUPS, key_group
 from penstock.model.decoding import decode_msgpack
 from penstock.runtime.layout import Layout
 from penstock.runtime.storage.disk import Disk
@@ -24,6 +27,8 @@ Expected = Callable[[Emitted, bool], Rows]  # bool: whether all tasks have ended
 PAUSE_S = 0.012  # between the tuples that a source emits together
 MOST = 4  # emitted together
 DELAY_S = 0.02
+GROUPED = 24  # keys, in
+GROUPS = 9  # key groups
 OUTPUT = "output"
 
 
@@ -109,6 +114,10 @@ class Parts(Sink[Any]):
     def restore(self, state: int) -> None:
         """Continue with the part of a number."""
         self._number = state
+
+    def rescale(self, states: Sequence[int], tasks: int) -> Sequence[int]:
+        """Continue every task's parts after those of all."""
+        return [max(states)] * tasks
 
 
 class Count(Operator[tuple[str, int], tuple[str, int, int]]):
@@ -215,6 +224,37 @@ class _Delay(Operator[tuple[str, int], tuple[str, int]]):
         self._waiting = state
 
 
+class _CountKey(KeyedOperator[int, tuple[str, int], tuple[str, int, int]]):
+    """Counts the tuples of each key, and repeats the count at the end."""
+
+    def initial(self) -> int:
+        return 0
+
+    def process(self, key: KeyContext, state: int, value: tuple[str, int]) -> tuple[int, list[tuple[str, int, int]]]:
+        return state + 1, [(value[0], state + 1, 0)]
+
+    def finish(self, key: KeyContext, state: int) -> list[tuple[str, int, int]]:
+        return [(key.key, state, -1)]
+
+
+class _DelayKey(KeyedOperator[list[int], tuple[str, int], tuple[str, int]]):
+    """Emits the numbers of a key some time after the first of them, in the same order, then forgets the key."""
+
+    def initial(self) -> list[int]:
+        return []
+
+    def process(self, key: KeyContext, state: list[int], value: tuple[str, int]) -> tuple[list[int], None]:
+        if not state:
+            key.at(key.now() + DELAY_S)
+        return [*state, value[1]], None
+
+    def on_timer(self, key: KeyContext, state: list[int]) -> tuple[None, list[tuple[str, int]]]:
+        return None, self.finish(key, state)
+
+    def finish(self, key: KeyContext, state: list[int]) -> list[tuple[str, int]]:
+        return [(key.key, number) for number in state]
+
+
 class KnownApplication(NamedTuple):
     """An application and its expected output."""
 
@@ -225,22 +265,47 @@ class KnownApplication(NamedTuple):
     expected: Expected
     group: Callable[[Row], Any]  # rows of a group are in order
     prompt: bool = True  # whether tuples are emitted immediately, except those emitted at the end
+    resizable: tuple[str, ...] = ()  # components that may have another number of tasks when the run is resumed
 
 
 def visible_rows(disk: Disk, folder: str, group: Callable[[Row], Any]) -> Rows:
-    """Return the visible rows, by group, in the order of each sink task's parts."""
+    """Return the visible rows, by group, in the order of the parts."""
     rows: Rows = {}
     path = f"{folder}/{OUTPUT}"
-    for name in disk.listed(path):
+    for name in sorted(disk.listed(path), key=_part_number):
         if not name.startswith("_"):
             for row in decode_msgpack(disk.read(f"{path}/{name}")):
                 rows.setdefault(group(tuple(row)), []).append(tuple(row))
     return rows
 
 
+def _part_number(name: str) -> tuple[str, str]:
+    """Return a part's number, which grows when the number of tasks changes, and its task."""
+    task, _, number = name.rpartition("-")
+    return number, task
+
+
 def shared_keys(task: int, number: int) -> tuple[str, int]:
     """Return pairs whose keys are used by every task."""
     return f"k{(number * number + 3 * task + number) % 7}", number
+
+
+def grouped_keys(task: int, number: int) -> tuple[str, int]:
+    """Return pairs whose keys are used by every task, each for a while, and are in few key groups."""
+    return _few_groups()[(number // 2 + 7 * task) % GROUPED], number
+
+
+@cache
+def _few_groups() -> list[str]:
+    """Return keys of `GROUPS` key groups, in turn."""
+    found: list[str] = []
+    for number in itertools.count():
+        wanted = len(found) % GROUPS * (KEY_GROUPS // GROUPS) + 7
+        if key_group(f"g{number}") == wanted:
+            found.append(f"g{number}")
+        if len(found) == GROUPED:
+            return found
+    raise AssertionError("there are keys of every group")
 
 
 def own_keys(task: int, number: int) -> tuple[str, int]:
@@ -355,6 +420,26 @@ def _delayed(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
     return lambda given, _: _counted(_pairs(own_keys, given))
 
 
+def _keyed(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
+    counts = flow.keyed_operator("count", _CountKey, numbers.fields(0), parallelism=3)
+    flow.sink("out", lambda: Parts(place), counts.fields(0), parallelism=2)
+
+    def expected(given: Emitted, ended: bool) -> Rows:
+        rows = _counted(_pairs(grouped_keys, given), numbers=False)
+        for key, counted in rows.items() if ended else ():
+            counted.append((key, len(counted), -1))
+        return rows
+
+    return expected
+
+
+def _keyed_delayed(flow: Dataflow, place: Environment, numbers: Outlet) -> Expected:
+    later = flow.keyed_operator("delay", _DelayKey, numbers.fields(0), parallelism=2)
+    counts = flow.operator("count", Count, later.fields(0), parallelism=2, emits=tuple[str, int, int])
+    flow.sink("out", lambda: Parts(place), counts.fields(0), parallelism=2)
+    return lambda given, _: _counted(_pairs(own_keys, given))
+
+
 _MADE = {
     "count": (_count, shared_keys),
     "ordered": (_ordered, own_keys),
@@ -363,8 +448,19 @@ _MADE = {
     "all": (_all, own_keys),
     "partial": (_partial, shared_keys),
     "delayed": (_delayed, own_keys),
+    "keyed": (_keyed, grouped_keys),
+    "keyed-delayed": (_keyed_delayed, own_keys),
 }
 NAMES = tuple(_MADE)
+_RESIZABLE = {
+    "count": ("out",),
+    "sum": ("more", "out"),
+    "fork": ("left", "even"),
+    "partial": ("more", "out"),
+    "delayed": ("out",),
+    "keyed": ("count", "out"),
+    "keyed-delayed": ("delay", "out"),
+}
 
 
 @cache
@@ -376,4 +472,6 @@ def known_application(name: str, count: int) -> KnownApplication:
     expected = build(flow, place, numbers)
     layout = Layout(flow)
     sources = {layout.names[task]: count for task in layout.tasks("numbers")}
-    return KnownApplication(name, layout, place, sources, expected, _key, prompt=name != "delayed")
+    return KnownApplication(
+        name, layout, place, sources, expected, _key, "delayed" not in name, _RESIZABLE.get(name, ())
+    )

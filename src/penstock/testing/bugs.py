@@ -14,15 +14,18 @@ from penstock.runtime.controller.state_machine import Controller
 from penstock.runtime.protocol import encode, worker_messages
 from penstock.runtime.protocol.codec import Codec
 from penstock.runtime.protocol.frames import BARRIER, MarkerBody, decode_frame
+from penstock.runtime.storage.checkpoints import CheckpointManifest
 from penstock.runtime.worker.checkpoint import Checkpointer
 from penstock.runtime.worker.input import Delivery, Inbox, InChannel
+from penstock.runtime.worker.keyed_state import KeyedState
 from penstock.runtime.worker.output import Lane, OutQueue
 from penstock.runtime.worker.routing import Exchange
 from penstock.runtime.worker.state_machine import Worker
 from penstock.runtime.worker.task import Task
 from penstock.runtime.worker.task_factory import TaskFactory
+from penstock.startup import rescaling
 
-Replacement = tuple[object, str, Callable[..., Any]]  # of a class or a module
+Replacement = tuple[object, str, Any]  # of a class or a module
 Entries = dict[int, tuple[worker_messages.TaskEntry, str]]  # saved states of tasks, with their files
 
 
@@ -196,6 +199,29 @@ def _as_they_are() -> Replacement:
     return Codec, "hand_over", hand_over
 
 
+def _groups_lost() -> Replacement:
+    """Omit the key groups that have not changed since the last checkpoint."""
+    return KeyedState, "earlier", lambda _: ()
+
+
+def _parts_removed() -> Replacement:
+    """Remove old checkpoints with the files that have parts of later states."""
+
+    def unused(_: CheckpointManifest) -> set[tuple[int, str]]:
+        return set()
+
+    return CheckpointManifest, "files_used", property(unused)
+
+
+def _groups_left_behind() -> Replacement:
+    """Give the key groups of a task to the new task of the same number."""
+
+    def parts(tasks: Sequence[Any], after: int) -> list[tuple[Any, ...]]:
+        return [tasks[task].saved.earlier if task < len(tasks) else () for task in range(after)]
+
+    return rescaling, "_parts_of_owners", parts
+
+
 BUGS: dict[str, tuple[int, Callable[[], Replacement]]] = {  # the rule that each breaks
     "stale-frames": (1, _stale_frames),
     "no-lease": (2, _no_lease),
@@ -210,6 +236,9 @@ BUGS: dict[str, tuple[int, Callable[[], Replacement]]] = {  # the rule that each
     "unpublished": (12, _unpublished),
     "ended-sources": (13, _ended_sources),
     "as-they-are": (16, _as_they_are),
+    "groups-lost": (19, _groups_lost),
+    "parts-removed": (19, _parts_removed),
+    "groups-left-behind": (20, _groups_left_behind),
 }
 
 

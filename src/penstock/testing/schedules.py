@@ -54,6 +54,7 @@ class Totals:
         return (
             f"{self.schedules} schedules, {mean:.0f} events each (at least {self.fewest}); faults: {faults}; "
             f"recoveries {self.counts['recoveries']}, drivers resumed {self.counts['resumed']}, "
+            f"with other numbers of tasks {self.counts['resized']}, "
             f"checkpoints {self.counts['checkpoints']}, moves {self.counts['moves']}, "
             f"switches {self.counts['switches']}, failures {len(self.failures)}"
         )

@@ -6,16 +6,22 @@ published output must equal that of a run without faults.
 """
 
 import heapq
+import random
 from collections.abc import Callable
 
 from penstock.model.tuples import TuplePolicies
 from penstock.runtime.config import Checkpointing, FlowControl, Recovery, RunConfig, Telemetry
+from penstock.runtime.controller.checkpoint import RESUME_AGAIN
 from penstock.runtime.controller.recovery import MAX_START_FAILURES
 from penstock.runtime.controller.run_spec import RunSpec, Site, run_folders
 from penstock.runtime.controller.state_machine import NOTHING, Controller
+from penstock.runtime.layout import Layout
 from penstock.runtime.protocol import worker_messages
 from penstock.runtime.storage import checkpoints
+from penstock.runtime.storage.checkpoints import CheckpointManifest
 from penstock.runtime.storage.disk import StorageJob
+from penstock.runtime.worker import keyed_state
+from penstock.startup.rescaling import changed_counts, rescale
 from penstock.testing.applications import known_application
 from penstock.testing.fault_schedule import CHECKPOINTS, FaultSchedule
 from penstock.testing.processes import DriverProcess, WorkerProcess
@@ -27,6 +33,7 @@ QUIET_S = 6.0  # after which there are no more faults
 CHECKPOINT_S = 5.0  # sufficient for a checkpoint
 RESTART_S = 0.005  # short, because everything is fast
 MANY = 10_000  # recoveries: faults are intentional
+RESIZED = 0.4  # share of the components that may be resized when a run is resumed
 PATIENCE_S = 60.0  # within which the run must end after that
 
 
@@ -39,6 +46,7 @@ class SimulatedCluster(Simulation):
         self.known = known_application(schedule.application, schedule.tuples)
         place = self.known.place
         place.disk, place.may_end = self.disk, False
+        self.layout = self.known.layout
         self.drivers = 0
         self.by_port: dict[int, WorkerProcess] = {}
         self.over = False
@@ -54,7 +62,18 @@ class SimulatedCluster(Simulation):
         self.start_driver(None)
 
     def run(self) -> None:
-        """Run to the end; raise `Violation` if it does not end, or its output is wrong."""
+        """Run to the end; raise `Violation` if it does not end, or its output is wrong.
+
+        Keyed states are small here; nevertheless a checkpoint has only their changes.
+        """
+        before, keyed_state.SMALL = keyed_state.SMALL, 0
+        try:
+            self._run()
+        finally:
+            keyed_state.SMALL = before
+        self.promises.check_end(self.drained)
+
+    def _run(self) -> None:
         heap, pop = self._heap, heapq.heappop
         limit = self.quiet_after + PATIENCE_S
         while not self.over:
@@ -65,7 +84,6 @@ class SimulatedCluster(Simulation):
                 self.now = when
             step(argument)
             self.stepped()
-        self.promises.check_end(self.drained)
 
     def stepped(self) -> None:
         """Note that an event has been handled."""
@@ -102,8 +120,12 @@ class SimulatedCluster(Simulation):
             return
         checkpoints.withdraw(self.disk, CHECKPOINTS, 0 if manifest is None else manifest.number, ("/",))
         journal = checkpoints.read_journal(self.disk, CHECKPOINTS)
-        schedule, names = self.schedule, self.known.layout.names
-        placement = schedule.placement if journal is None else tuple(journal.placement[name] for name in names)
+        schedule = self.schedule
+        manifest = self._resized(manifest)
+        placement = schedule.placement
+        if journal is not None:
+            slots = [slot for site in self._sites for slot in site.slots]
+            placement = tuple(journal.placement.get(name) or self.rng.choice(slots) for name in self.layout.names)
         spec = RunSpec(
             run="simulated",
             sites=self._sites,
@@ -118,11 +140,24 @@ class SimulatedCluster(Simulation):
             self.counts["resumed"] += 1
             self.counts["recoveries"] += self.driver.controller.recovery.count
         self.promises.begin()
-        self.driver = DriverProcess(self, self, self.drivers, Controller(self.known.layout, spec, self.now))
+        self.driver = DriverProcess(self, self, self.drivers, Controller(self.layout, spec, self.now))
         self.note(f"{self.driver.name} starts from {None if manifest is None else manifest.number}")
         self.driver.serve()
         for site in self._sites:
             self.after(5 * self.delay(), self.start_worker, (self.driver, site))
+
+    def _resized(self, manifest: CheckpointManifest | None) -> CheckpointManifest | None:
+        """Set the number of tasks to that of a checkpoint, and sometimes write one for another number."""
+        flow, rng = self.known.layout.flow, random.Random(f"{self.schedule.seed} {self.drivers}")  # noqa: S311
+        if manifest is not None:
+            flow = flow.resized({name: count for name, (_, count) in manifest.shape.components.items()})
+            counts = {name: rng.choice((1, 2, 3, 5)) for name in self.known.resizable if rng.random() < RESIZED}
+            flow = flow.resized(counts)
+            if changed_counts(manifest, flow):
+                manifest = rescale(self.disk, CHECKPOINTS, manifest, flow).write(self.disk, CHECKPOINTS)
+                self.counts["resized"] += 1
+        self.layout = self.known.layout if flow is self.known.layout.flow else Layout(flow)
+        return manifest
 
     def start_worker(self, what: tuple[DriverProcess, Site]) -> None:
         """Start a process at a site, for the driver that requested it."""
@@ -130,7 +165,7 @@ class SimulatedCluster(Simulation):
         if driver is not self.driver or not driver.alive or driver.controller.ended:
             return
         self._ports += 1
-        process = WorkerProcess(self, self, self.driver, self.known.layout, site, self._ports)
+        process = WorkerProcess(self, self, self.driver, self.layout, site, self._ports)
         self.by_port[self._ports] = self.processes[site.name] = process
         self.count(f"{process.name} starts")
 
@@ -267,6 +302,8 @@ class SimulatedCluster(Simulation):
         if not driver.alive:
             return
         never_began = any(len(member.failures) >= MAX_START_FAILURES for member in controller.members)
+        if controller.phase == "failed" and controller.error.endswith(RESUME_AGAIN):
+            self.stopping = True
         if self.stopping or (controller.phase == "failed" and never_began):
             self.stopping = False
             driver.alive = False

@@ -123,3 +123,31 @@ def test_rejects_what_it_cannot_make() -> None:
         Generated(7)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="count: expected a whole number ≥ 0 or None, got -1"):
         Generated(square, count=-1)
+
+
+@given(
+    count=st.integers(0, 80),
+    tasks=st.lists(st.integers(1, 5), min_size=2, max_size=4),
+    polls=st.lists(st.integers(0, 6), min_size=20, max_size=20),
+    paced=st.booleans(),
+)
+def test_no_number_is_lost_or_repeated_when_the_number_of_tasks_changes(
+    count: int, tasks: list[int], polls: list[int], paced: bool
+) -> None:
+    clock = Clock(5.0)
+    sources: list[Generated[int]] = []
+    found: list[int] = []
+    for number in tasks:
+        positions = [source.position() for source in sources]
+        places = Generated(int, count=count).rescale(positions, number) if sources else [None] * number
+        sources = [Generated(int, rate=100.0 if paced else None, count=count) for _ in range(number)]
+        for task, (source, place) in enumerate(zip(sources, places, strict=True)):
+            source.open(context(task, number))
+            if place is not None:
+                source.seek(place)
+            for limit in polls[task::number]:
+                clock.time += 0.01
+                found += poll_at(source, clock, [clock.time], limit).values if limit else []
+    for source in sources:
+        found += poll_to_end(source, clock).values
+    assert sorted(found) == list(range(count))

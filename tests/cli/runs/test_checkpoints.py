@@ -4,13 +4,17 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+import penstock as ps
 from penstock.model.status import SavingStatus
+from penstock.runtime.protocol.worker_messages import StatePart
 from penstock.runtime.storage import checkpoints
+from penstock.runtime.storage.key_groups import FULL, Entry, StateCodec, pack_record
 from penstock.runtime.storage.run_folder import RunInfo
 from tests.conftest import Ran
 from tests.fake_run import Served
-from tests.kept_run import damage, keep_checkpoint, kept_run, place
+from tests.kept_run import DISK, damage, keep_checkpoint, kept_run, place
 
 Penstock = Callable[..., Ran]
 
@@ -107,6 +111,30 @@ def test_shows_the_state_of_a_task_by_key(penstock: Penstock, info: RunInfo) -> 
     ran = penstock("runs", "checkpoints", info.path, "--task", "count[0]", "--most", 1)
     assert "1 more; show them with --most 2" in ran.out
     assert "no state" in penstock("runs", "checkpoints", info.path, 11, "--task", "split[0]").out
+
+
+def test_shows_a_state_per_key_with_its_earlier_parts(penstock: Penstock, tmp_path: Path) -> None:
+    flow = ps.Dataflow("counting")
+    given = flow.source("given", ps.Generated(str), emits=str)
+    flow.sink("out", ps.Discard(), flow.stateful_map("count", lambda n, word: (n, word), given.fields(), initial=0))
+    made, codec = kept_run(tmp_path, flow), StateCodec("count")
+
+    def records(*given: tuple[int, list[Entry], list[str]]) -> msgspec.Raw:
+        packed = [pack_record(7, flags, codec.encode(entries, [*removed])) for flags, entries, removed in given]
+        return msgspec.Raw(b"".join(piece for pieces in packed for piece in pieces))
+
+    entries: list[Entry] = [("the", 7, None, None), ("a", 3, None, None), ("of", 1, None, None)]
+    first = keep_checkpoint(made, 1, flow, {"count[0]": records((FULL, entries, []))})
+    saved = next(task for task in first.tasks if task.task == "count[0]")
+    part = StatePart(1, saved.file, saved.offset, saved.size, saved.checksum)
+    second = keep_checkpoint(made, 2, flow, {"count[0]": records((0, [("the", 9, None, None)], ["of"]))})
+    tasks = tuple(replace(task, earlier=(part,)) if task.task == "count[0]" else task for task in second.tasks)
+    checkpoints.write_manifest(DISK, place(made), replace(second, tasks=tasks))
+    ran = penstock("runs", "checkpoints", made.path, "--task", "count[0]")
+    assert ran.code == 0, ran.err
+    assert "2 keys" in ran.out.splitlines()[0]
+    assert (row(ran.out, "the"), row(ran.out, "a ")) == (["the", "1", "9"], ["a", "1", "3"])
+    assert "in 1 earlier file" in penstock("runs", "checkpoints", made.path, 2).out
 
 
 def test_shows_states_that_are_no_tables_of_texts(penstock: Penstock, tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from penstock.api.contracts import Operator, Sink, Source, TaskContext, Timed
-from penstock.api.dataflow import Dataflow, Outlet
+from penstock.api.contracts import Sink, Source, TaskContext, Timed
+from penstock.api.dataflow import AuthorLogic, Dataflow, Outlet
+from penstock.api.keyed import KeyContext, KeyedOperator
 from penstock.api.keys import extractor, key_group, owner
-from penstock.api.logic import Logic
 from penstock.model.topology import Grouping
 from penstock.runtime.storage.disk import Posix
 
@@ -24,7 +24,7 @@ class Executor:
         self.folder = folder
         self.tasks = {name: tasks or part.component.parallelism for name, part in flow.parts.items()}
         self.inbox: dict[str, Inbox] = {name: [[] for _ in range(count)] for name, count in self.tasks.items()}
-        self.logic: dict[str, list[Logic]] = {}
+        self.logic: dict[str, list[AuthorLogic]] = {}
         self.sent: dict[str, list[Any]] = {}
         self._turn: dict[str, int] = {}
 
@@ -35,11 +35,11 @@ class Executor:
             self.logic[name] = [self.flow.parts[name].logic() for _ in range(self.tasks[name])]
             for task, logic in enumerate(self.logic[name]):
                 logic.open(TaskContext(name, task, self.tasks[name], folder=str(self.folder)))
-                self._send(name, task, self._run_task(logic, self.inbox[name][task]))
+                self._send(name, task, self._run_task(name, logic, self.inbox[name][task]))
                 logic.close()
         return self
 
-    def _run_task(self, logic: Logic, values: list[Any]) -> list[Any]:
+    def _run_task(self, name: str, logic: AuthorLogic, values: list[Any]) -> list[Any]:
         if isinstance(logic, Source):
             return self._poll(logic)
         if isinstance(logic, Sink):
@@ -48,9 +48,21 @@ class Executor:
             for temporary, final in logic.prepare():
                 Posix().publish(temporary, final)
             return []
-        assert isinstance(logic, Operator)
+        if isinstance(logic, KeyedOperator):
+            return self._run_keyed(name, logic, values)
         given = [made for value in values for made in logic.process(value) or ()]
         return [*given, *(logic.finish() or ())]
+
+    def _run_keyed(self, name: str, logic: KeyedOperator[Any, Any, Any], values: list[Any]) -> list[Any]:
+        key_of = extractor(self.flow.parts[name].inputs[0].keys)
+        states: dict[Any, Any] = {}
+        given: list[Any] = []
+        context = KeyContext(lambda: 0.0)
+        for value in values:
+            key = context.key = value if key_of is None else key_of(value)
+            states[key], made = logic.process(context, states.get(key, logic.initial()), value)
+            given += made or ()
+        return given
 
     def _poll(self, source: Source[Any]) -> list[Any]:
         now, given = 0.0, []

@@ -44,3 +44,7 @@ class Console(Sink[Any]):
     def restore(self, state: int) -> None:
         """Continue counting."""
         self.count = state
+
+    def rescale(self, states: Sequence[int], tasks: int) -> Sequence[int]:
+        """Let the first task continue with the sum."""
+        return [sum(states), *[0] * (tasks - 1)]

@@ -95,6 +95,11 @@ class Parquet(PartFiles):
 
             self._schema = pa.ipc.read_schema(pa.py_buffer(state["schema"]))
 
+    def rescale(self, states: Sequence[Any], tasks: int) -> Sequence[Any]:
+        """Return the greatest number, and the schema, for every task."""
+        schema = next((state["schema"] for state in states if state["schema"] is not None), None)
+        return [{"number": max(state["number"] for state in states), "schema": schema}] * tasks
+
     def _columns(self, values: Sequence[Any]) -> None:
         """Convert tuples to columns of the schema, or of the one that they imply."""
         import pyarrow as pa

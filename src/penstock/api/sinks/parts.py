@@ -201,6 +201,10 @@ class PartFiles(Sink[Any]):
         """Continue with a number; parts with later ones are withdrawn, because their tuples are replayed."""
         self._continue_from(state)
 
+    def rescale(self, states: Sequence[Any], tasks: int) -> Sequence[Any]:
+        """Return the greatest number for every task: a task that existed before must not use a name again."""
+        return [max(states)] * tasks
+
     def close(self) -> None:
         """Drop what `prepare` has not returned."""
         parts = self._finished if self._part is None else [*self._finished, self._part]

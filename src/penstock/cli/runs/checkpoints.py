@@ -23,6 +23,7 @@ from penstock.runtime.control_socket import GetStatus, ask
 from penstock.runtime.storage import checkpoints as kept
 from penstock.runtime.storage.checkpoints import CheckpointManifest, SavedTask, load_manifest, numbers
 from penstock.runtime.storage.disk import Posix
+from penstock.runtime.storage.key_groups import read_states
 from penstock.runtime.storage.run_folder import NoRun, RunInfo, find_run, outcome
 
 SHOWN = 48  # characters of a value
@@ -218,6 +219,8 @@ def _about(task: SavedTask, published: bool) -> str:
     parts = ["at its end"] if task.ended else []
     files = f"{plural(len(task.pending), 'file')} {'published' if published else 'to be published'}"
     parts += [files] if task.pending else []
+    if task.earlier:
+        parts.append(f"{size(sum(part.size for part in task.earlier))} in {plural(len(task.earlier), 'earlier file')}")
     return ", ".join(parts)
 
 
@@ -254,7 +257,10 @@ def _state(info: RunInfo, manifest: CheckpointManifest, task: str) -> tuple[Save
     path = join(kept.folder_of(str(info.checkpoints_path), manifest.number), saved.file)
     try:
         _, logic = kept.unpack_state(kept.read(Posix(), path, saved.offset, saved.size, saved.checksum), path)
-        return saved, decode_msgpack(logic) if logic else None
+        if task.rpartition("[")[0] not in manifest.shape.keyed:
+            return saved, decode_msgpack(logic) if logic else None
+        earlier = [kept.read_part(Posix(), str(info.checkpoints_path), part) for part in saved.earlier]
+        return saved, read_states([*(kept.unpack_state(data, path)[1] for data in earlier), logic], path)
     except OSError as error:
         raise FileProblem(f"{path}: cannot be read, {(error.strerror or str(error)).lower()}") from None
     except Undecodable as error:

@@ -125,7 +125,8 @@ def application_of(info: RunInfo, named: str | None) -> Application:
     if spec is None:
         problem = f"run {info.run} was started by a program; name its application, --application module:object"
         raise InvalidInput("application", problem)
-    return flow_of(spec, info.config.execution.seed).application
+    execution = info.config.execution
+    return flow_of(spec, execution.seed).resized(execution.parallelism).application
 
 
 def _of_run(calibrator: Calibrator, info: RunInfo, named: str | None, probe: bool | None) -> Calibration:

@@ -25,6 +25,7 @@ from penstock.runtime.storage.disk import Disk, StorageJob
 
 LATE_INTERVALS = 3  # after which a checkpoint in progress is reported, if they are longer than the next
 LATE_S = 5.0
+RESUME_AGAIN = "has other numbers of tasks: resume the run"
 RETRY_S = 1.0  # before a publication that failed, or the last checkpoint, is tried again
 
 
@@ -162,7 +163,7 @@ class CheckpointCoordinator:
             at=time.time(),
             seconds=now - self._progress.began,
             version=_version(),
-            shape=checkpoints.shape_of(self._layout.application),
+            shape=checkpoints.shape_of(self._layout.flow),
             placement=dict(zip(names, self._desired, strict=True)),
             files={saved.file: saved.size for saved in self._saved.values() if saved.entries},
             tasks=tuple(
@@ -259,12 +260,12 @@ class CheckpointCoordinator:
         self._publishing = True
         manifests = list(self._unpublished)
         del self.complete[:-KEEP]
-        keep = [manifest.number for manifest in self.complete]
+        keep = list(self.complete)
 
         def do(disk: Disk) -> None:
             for manifest in manifests:
                 checkpoints.publish(disk, self.folder, manifest)
-            checkpoints.retire(disk, self.folder, min(keep))
+            checkpoints.retire(disk, self.folder, keep)
 
         def then(_: object, problem: str, now: float) -> None:
             self._publishing = False
@@ -338,6 +339,9 @@ class CheckpointCoordinator:
         """Use the checkpoint before a damaged one."""
         for text in problems:
             self._outbox.warn(text)
+        if found is not None and found.shape != checkpoints.shape_of(self._layout.flow):
+            self._owner.fail(f"checkpoint {bad.number} is damaged, {damage}; {found.number} {RESUME_AGAIN}", now)
+            return
         if found is None:
             self._owner.fail(f"checkpoint {bad.number} is damaged, {damage}, and there is none before it", now)
             return

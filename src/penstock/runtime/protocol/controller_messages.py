@@ -8,6 +8,7 @@ from penstock.model.cluster import Cluster
 from penstock.model.decoding import msgpack_decoder
 from penstock.runtime.config import RunConfig
 from penstock.runtime.protocol import Wire
+from penstock.runtime.protocol.worker_messages import StatePart
 
 Route = tuple[str, str, str, tuple[str, ...]]  # stream, source machine, target machine, labels of links
 
@@ -30,6 +31,7 @@ class StateLocation(Wire):
     size: int
     checksum: int
     counted: int
+    earlier: tuple[StatePart, ...] = ()
 
 
 class PolicyRules(msgspec.Struct, array_like=True, frozen=True):

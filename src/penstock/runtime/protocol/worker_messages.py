@@ -1,10 +1,15 @@
 """Messages from a worker to the controller: registration, reports, failures, and the results of commands."""
 
 from collections.abc import Callable
+from typing import Annotated
+
+from msgspec import Meta
 
 from penstock.model.decoding import msgpack_decoder
 from penstock.runtime.protocol import Wire
 from penstock.runtime.protocol.frames import Pending
+
+FileName = Annotated[str, Meta(pattern=r"^[^/\x00]*[^./\x00][^/\x00]*\Z")]  # a name in a checkpoint's folder
 
 
 class Register(Wire, tag=20):
@@ -158,6 +163,17 @@ class SinkProgress(Wire, tag=31):
     value: int  # tuples
 
 
+class StatePart(Wire):
+    """A part of the state of a keyed task: a piece of a checkpoint's file."""
+
+    checkpoint: Annotated[int, Meta(ge=1)]
+    file: FileName
+    offset: Annotated[int, Meta(ge=0)]
+    size: Annotated[int, Meta(ge=0)]
+    checksum: int
+    age: float = 0.0  # seconds since it was saved
+
+
 class TaskEntry(Wire):
     """A task in a checkpoint: the location of its state in the worker's file, and its entry in the manifest."""
 
@@ -169,6 +185,7 @@ class TaskEntry(Wire):
     counted: int  # tuples that it emitted (a source) or processed
     position: str  # of a source, as JSON; empty: not a source
     pending: tuple[Pending, ...]
+    earlier: tuple[StatePart, ...] = ()  # of a keyed state: parts of earlier checkpoints, oldest first
 
 
 class CheckpointSaved(Wire, tag=32):

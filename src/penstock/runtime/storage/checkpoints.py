@@ -35,10 +35,11 @@ from penstock.model.tuples import TuplePolicies
 from penstock.runtime.protocol import Wire
 from penstock.runtime.protocol.controller_messages import StateLocation
 from penstock.runtime.protocol.frames import Pending
-from penstock.runtime.protocol.worker_messages import TaskEntry
+from penstock.runtime.protocol.worker_messages import FileName, StatePart, TaskEntry
 from penstock.runtime.storage.disk import Disk
 
-FORMAT = 1
+FORMAT = 2
+READ = (1, FORMAT)  # format 1 has no keyed states
 MANIFEST = "manifest.json"
 PUBLISHED = "published"
 JOURNAL = "journal.json"
@@ -70,7 +71,7 @@ class SavedTask(msgspec.Struct, frozen=True):
     """A task in a manifest."""
 
     task: str
-    file: Annotated[str, Meta(pattern=r"^[^/\x00]*[^./\x00][^/\x00]*\Z")]  # a name in the checkpoint's folder
+    file: FileName
     offset: Annotated[int, Meta(ge=0)]
     size: Annotated[int, Meta(ge=0)]
     checksum: int
@@ -78,6 +79,7 @@ class SavedTask(msgspec.Struct, frozen=True):
     counted: int
     position: str = ""  # of a source, as JSON
     pending: tuple[Pending, ...] = ()  # files of a sink: temporary and final name
+    earlier: tuple[StatePart, ...] = ()  # of a keyed state: its parts in earlier checkpoints, oldest first
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -85,6 +87,7 @@ class Shape(msgspec.Struct, frozen=True):
 
     components: dict[str, tuple[str, int]]  # kind and parallelism
     streams: tuple[str, ...]  # label and grouping
+    keyed: tuple[str, ...] = ()  # components with a state per key
 
 
 class CheckpointManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +109,7 @@ class CheckpointManifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int:
-        """Bytes of state."""
+        """Bytes that it wrote."""
         return sum(self.files.values())
 
     @property
@@ -117,7 +120,14 @@ class CheckpointManifest(msgspec.Struct, frozen=True, kw_only=True):
     def kept(self, task: str, number: int) -> StateLocation:
         """Return where the state of a task is, as workers receive it."""
         saved = next(saved for saved in self.tasks if saved.task == task)
-        return StateLocation(number, saved.file, saved.offset, saved.size, saved.checksum, saved.counted)
+        return StateLocation(number, saved.file, saved.offset, saved.size, saved.checksum, saved.counted, saved.earlier)
+
+    @property
+    def files_used(self) -> set[tuple[int, str]]:
+        """The files that its states are in, with the checkpoints that wrote them."""
+        return {(part.checkpoint, part.file) for task in self.tasks for part in task.earlier} | {
+            (self.number, name) for name in self.files
+        }
 
 
 class Journal(msgspec.Struct, frozen=True):
@@ -149,9 +159,11 @@ def read_journal(disk: Disk, folder: str) -> Journal | None:
 def shape_of(flow: Dataflow | Application) -> Shape:
     """Return the shape of an application."""
     application = flow.application if isinstance(flow, Dataflow) else flow
+    keyed = [name for name, part in flow.parts.items() if part.keyed] if isinstance(flow, Dataflow) else []
     return Shape(
         {part.name: (part.kind.value, part.parallelism) for part in application.components},
         tuple(sorted(f"{stream.label} {stream.grouping.value}" for stream in application.streams)),
+        tuple(sorted(keyed)),
     )
 
 
@@ -185,7 +197,7 @@ def unpack_state(data: bytes, path: str) -> tuple[TaskState, bytes]:
 def manifest_entry(entry: TaskEntry, name: str, file: str) -> SavedTask:
     """Return a task's entry in the manifest."""
     figures = (entry.offset, entry.size, entry.checksum, entry.ended, entry.counted)
-    return SavedTask(name, file, *figures, entry.position, entry.pending)
+    return SavedTask(name, file, *figures, entry.position, entry.pending, entry.earlier)
 
 
 def write_manifest(disk: Disk, folder: str, manifest: CheckpointManifest) -> None:
@@ -210,8 +222,8 @@ def load_manifest(disk: Disk, folder: str, number: int) -> CheckpointManifest:
         raise FileProblem(f"{path}: damaged, its checksum does not match")
     try:
         form = decode_json(text, dict).get("format")
-        if form != FORMAT:
-            problem = f"format {form} is not known to this version of Penstock, which reads {FORMAT}"
+        if form not in READ:
+            problem = f"format {form} is not known to this version of Penstock, which reads {READ[0]} and {READ[1]}"
             raise UnknownFormat(f"{path}: {problem}; resume with the version that wrote it")
         manifest = _decode_manifest(text)
     except Undecodable as error:
@@ -262,6 +274,8 @@ def verify(disk: Disk, folder: str, manifest: CheckpointManifest) -> None:
     for saved in manifest.tasks:
         path = join(folder_of(folder, manifest.number), saved.file)
         read(disk, path, saved.offset, saved.size, saved.checksum)
+        for part in saved.earlier:
+            read_part(disk, folder, part)
 
 
 def read(disk: Disk, path: str, offset: int, size: int, expected: int) -> bytes:
@@ -277,6 +291,12 @@ def read(disk: Disk, path: str, offset: int, size: int, expected: int) -> bytes:
     return data
 
 
+def read_part(disk: Disk, folder: str, part: StatePart) -> bytes:
+    """Read a part of a keyed state."""
+    path = join(folder_of(folder, part.checkpoint), part.file)
+    return read(disk, path, part.offset, part.size, part.checksum)
+
+
 def publish(disk: Disk, folder: str, manifest: CheckpointManifest) -> None:
     """Give the files of a complete checkpoint their final names, if they lack them, and record that all have."""
     marker = join(folder_of(folder, manifest.number), PUBLISHED)
@@ -287,11 +307,23 @@ def publish(disk: Disk, folder: str, manifest: CheckpointManifest) -> None:
     disk.replace(marker, b"")
 
 
-def retire(disk: Disk, folder: str, first: int) -> None:
-    """Remove all checkpoints before one."""
+def retire(disk: Disk, folder: str, kept: Sequence[CheckpointManifest]) -> None:
+    """Remove all checkpoints before those that are kept, except for files with parts of their states."""
+    first = min(manifest.number for manifest in kept)
+    used = set().union(*(manifest.files_used for manifest in kept))
+    numbers_used = {number for number, _ in used}
     for name in disk.listed(folder):
-        if name.isdecimal() and int(name) < first:
-            disk.remove(join(folder, name))
+        if not name.isdecimal() or int(name) >= first:
+            continue
+        place, number = join(folder, name), int(name)
+        if number not in numbers_used:
+            disk.remove(place)
+            continue
+        if MANIFEST in disk.listed(place):
+            forget_manifest(disk, folder, number)
+        for file in disk.listed(place):
+            if (number, file) not in used:
+                disk.remove(join(place, file))
 
 
 def refuse_outside(disk: Disk, folder: str, outputs: Sequence[str]) -> None:
@@ -365,6 +397,11 @@ def mismatch(manifest: CheckpointManifest, shape: Shape) -> list[str]:
         if name in now.components and now.components[name] != (kind, parallelism):
             other, count = now.components[name]
             found.append(f"component {name!r} was {kind} × {parallelism} and is {other} × {count}")
+    found += [
+        f"component {name!r} {'had' if name in before.keyed else 'has now'} a state per key"
+        for name in sorted({*before.keyed} ^ {*now.keyed})
+        if name in before.components and name in now.components
+    ]
     found += [f"stream {label} was removed" for label in before.streams if label not in now.streams]
     found += [f"stream {label} is new" for label in now.streams if label not in before.streams]
     if manifest.key_groups != KEY_GROUPS:

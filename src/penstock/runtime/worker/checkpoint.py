@@ -8,7 +8,7 @@ between turns, while the task is suspended and all others run. The shell writes 
 from collections.abc import Callable, Iterator
 from functools import partial
 from os.path import join
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from zlib import crc32
 
 import msgspec
@@ -18,8 +18,8 @@ from penstock.model.decoding import decode_msgpack
 from penstock.runtime.protocol import worker_messages
 from penstock.runtime.protocol.controller_messages import StateLocation
 from penstock.runtime.protocol.frames import BARRIER, MarkerBody
-from penstock.runtime.protocol.worker_messages import TaskEntry
-from penstock.runtime.storage.checkpoints import TaskState, folder_of, pack_state, read, unpack_state
+from penstock.runtime.protocol.worker_messages import StatePart, TaskEntry
+from penstock.runtime.storage.checkpoints import TaskState, folder_of, pack_state, read, read_part, unpack_state
 from penstock.runtime.storage.disk import Disk, StorageJob
 from penstock.runtime.worker.input import InChannel
 from penstock.runtime.worker.routing import TaskDirectory
@@ -27,8 +27,19 @@ from penstock.runtime.worker.running_task import RunningTask
 from penstock.runtime.worker.task import Task
 
 Piece = bytes | memoryview
-States = dict[int, tuple[TaskState, bytes]]  # task -> the state of the runtime and the state of its logic
+
 TURN_BYTES = 256 * 1024  # bytes of a task's state encoded per turn
+
+
+class SavedState(NamedTuple):
+    """The state of a task in a checkpoint."""
+
+    runtime: TaskState
+    logic: bytes
+    parts: list[tuple[StatePart, bytes]]  # of a keyed state: all of its parts, oldest first
+
+
+States = dict[int, SavedState]
 
 
 class _Slots(Protocol):
@@ -103,7 +114,7 @@ class Checkpointer:
             self._report(failed)
             self._pass_barrier(task)
             return
-        self._encoding[task.number] = task.state_pieces()
+        self._encoding[task.number] = task.state_pieces(self.number)
         self._pieces[task.number] = []
         self._encode(task)
 
@@ -137,7 +148,7 @@ class Checkpointer:
     def complete(self, number: int) -> None:
         """Forget the files that a complete checkpoint publishes."""
         for task in self._tasks.values():
-            task.forget_files(number)
+            task.completed(number)
 
     def _advance_to(self, number: int) -> None:
         if number > self.number:
@@ -178,7 +189,8 @@ class Checkpointer:
         packed = pack_state(task.saved_state(sum(map(len, pieces))), pieces)
         size = sum(map(len, packed))
         pending = task.assign_files(self.number)
-        entry = TaskEntry(task.number, 0, size, 0, task.ended, task.counted, position, pending)
+        earlier = task.earlier_parts()
+        entry = TaskEntry(task.number, 0, size, 0, task.ended, task.counted, position, pending, earlier)
         self._saved[task.number] = (entry, packed)
         self._unreported.append(task.number)
         self._pass_barrier(task)
@@ -203,10 +215,19 @@ class Checkpointer:
 
         def then(saved: worker_messages.CheckpointSaved, problem: str, _: float) -> None:
             if self.number == number and number > self._aborted:
+                if not problem:
+                    self._note_parts(saved)
                 failed = worker_messages.CheckpointFailed(epoch, number, problem)
                 self._report(failed if problem else saved)
 
         self._store(StorageJob(f"checkpoint {number}", do, then))
+
+    def _note_parts(self, saved: worker_messages.CheckpointSaved) -> None:
+        """Let keyed tasks know where the parts of their states are."""
+        for entry in saved.entries:
+            part = StatePart(saved.checkpoint, saved.file, entry.offset, entry.size, entry.checksum)
+            if entry.task in self._tasks:  # unless another epoch has started
+                self._tasks[entry.task].part_written(part)
 
 
 def _laid_out(states: list[tuple[TaskEntry, list[Piece]]]) -> tuple[int, tuple[TaskEntry, ...]]:
@@ -234,14 +255,17 @@ def reading_job(
     folder: str, checkpoint: int, locations: tuple[StateLocation, ...], then: Callable[[States, str, float], None]
 ) -> StorageJob:
     """Return the job that reads the states of tasks from a checkpoint; `then` receives them, or the problem."""
-    do = partial(_read_states, folder=folder_of(folder, checkpoint), locations=locations)
+    do = partial(_read_states, folder=folder, checkpoint=checkpoint, locations=locations)
     return StorageJob(f"states of checkpoint {checkpoint}", do, then)
 
 
-def _read_states(disk: Disk, folder: str, locations: tuple[StateLocation, ...]) -> States:
+def _read_states(disk: Disk, folder: str, checkpoint: int, locations: tuple[StateLocation, ...]) -> States:
     """Read the states of tasks; reject damaged ones."""
     states: States = {}
-    for location in locations:
-        path = join(folder, location.file)
-        states[location.task] = unpack_state(read(disk, path, location.offset, location.size, location.checksum), path)
+    for at in locations:
+        path = join(folder_of(folder, checkpoint), at.file)
+        runtime, logic = unpack_state(read(disk, path, at.offset, at.size, at.checksum), path)
+        parts = [(part, unpack_state(read_part(disk, folder, part), part.file)[1]) for part in at.earlier]
+        parts.append((StatePart(checkpoint, at.file, at.offset, at.size, at.checksum), logic))
+        states[at.task] = SavedState(runtime, logic, parts)
     return states

@@ -20,6 +20,7 @@ from penstock.api.logic import Logic
 from penstock.api.on_error import DeadLetter, ErrorPolicy, Retry, Skip
 from penstock.model.errors import shown
 from penstock.runtime.protocol.codec import UnreadableTuple
+from penstock.runtime.worker.keyed_runner import KeyedRunner
 from penstock.runtime.worker.logic import LogicState, UserError, call_author
 
 _LOG = logging.getLogger(__name__)
@@ -78,6 +79,8 @@ class ErrorGuard:
             if self._retries(when, now):
                 return Attempt([], 0, self.retry_at)
             self.give_up("on_timer", when, error)
+            if isinstance(self._logic, KeyedRunner):
+                self._logic.skip_timer()
             return Attempt([], 1)
         self._attempts.pop(when, None)
         return Attempt(emitted, 1)

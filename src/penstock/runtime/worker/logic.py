@@ -79,8 +79,8 @@ class LogicState:
         """Return the encoded state."""
         return b"".join(self.pieces())
 
-    def pieces(self) -> Iterator[bytes | memoryview]:
-        """Yield the encoded state in pieces: many for a large dict or list, so that each takes a fraction of a turn."""
+    def pieces(self, checkpoint: int = 0) -> Iterator[bytes | memoryview]:
+        """Yield the encoded state: in many pieces for a large dict or list, so that each takes a fraction of a turn."""
         logic = self._logic
         if isinstance(logic, Source) and not logic.rewinds:
             return
@@ -102,7 +102,7 @@ class LogicState:
         getter, setter = (logic.position, logic.seek) if isinstance(logic, Source) else (logic.snapshot, logic.restore)
 
         def read() -> Any:
-            return msgpack_decoder(_return_type(getter))(saved)
+            return msgpack_decoder(return_type(getter))(saved)
 
         state = call_author(read, name=setter.__name__)
         if isinstance(logic, Source) or _has_own_snapshot(logic):
@@ -160,7 +160,8 @@ def _is_context(value: Any) -> bool:
         return False
 
 
-def _return_type(method: Callable[..., Any]) -> Any:
+def return_type(method: Callable[..., Any]) -> Any:
+    """Return the annotated type of a state, by which it is decoded; `Any` if there is none."""
     try:
         return get_type_hints(method).get("return", Any)
     except Exception:  # an annotation may be any expression

@@ -329,10 +329,10 @@ class Worker:
         for number, slot in enumerate(directory.placement):
             if not directory.is_local(number):
                 continue
-            state, logic = states.get(number, (None, b""))
-            task = self.open_task(number, slot, ended=state is not None and state.ended)
-            if state is not None:
-                task.restore(state, logic)
+            saved = states.get(number)
+            task = self.open_task(number, slot, ended=saved is not None and saved.runtime.ended)
+            if saved is not None:
+                task.restore(*saved)
             self.add_task(task)
             if task.ended:
                 self.outbox.report(worker_messages.Ended(self.epoch, task.number, task.counted))

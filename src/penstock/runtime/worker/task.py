@@ -7,6 +7,7 @@ the sources. It uses no sockets and no clock except that of its context.
 import heapq
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from operator import length_hint
 from typing import Any, NamedTuple
 
@@ -16,10 +17,12 @@ from penstock.model.errors import FileProblem, InvalidInput, nearest, shown
 from penstock.model.topology import Component, Kind
 from penstock.runtime.protocol.frames import END, PROGRESS, MarkerBody, MovingTask, Pending, Waiting
 from penstock.runtime.protocol.transport import LARGEST
-from penstock.runtime.protocol.worker_messages import TaskReport
+from penstock.runtime.protocol.worker_messages import StatePart, TaskReport
 from penstock.runtime.storage.checkpoints import TaskState
 from penstock.runtime.worker.error_policy import ErrorGuard
 from penstock.runtime.worker.input import Inbox
+from penstock.runtime.worker.keyed_runner import KeyedRunner
+from penstock.runtime.worker.keyed_state import KeyedState
 from penstock.runtime.worker.logic import LogicState, UserError, call_author, list_results
 from penstock.runtime.worker.output import Batch, OutQueue, SampledTuple
 from penstock.runtime.worker.service_time import BatchSize, MeasuredServiceTime
@@ -87,7 +90,8 @@ class Task:
         self.closed = False  # its logic is closed, or was never opened
         self.pending: list[tuple[int, Pending]] = []  # files to publish, with the first checkpoint that includes them
         self._process = batch_process(self.logic) if isinstance(self.logic, Operator) else None
-        self._state: LogicState | None = None  # once the logic is open
+        self.keyed = self.logic if isinstance(self.logic, KeyedRunner) else None
+        self._state: LogicState | KeyedState | None = None  # once the logic is open
         self._state_size = -1  # bytes when last saved; below 0: never saved
         # Reasons for its suspension
         self.saving = False  # until its state is saved for a checkpoint
@@ -126,7 +130,7 @@ class Task:
             self.guard.open()
         if not self.closed:
             call_author(self.logic.open, self.context)
-            self._state = LogicState(self.logic)
+            self._state = LogicState(self.logic) if self.keyed is None else self.keyed.state
 
     def close_logic(self) -> None:
         """Close the logic; timers that are not due yet are dropped."""
@@ -413,10 +417,19 @@ class Task:
         """Why its state cannot be saved; a source that cannot rewind has none."""
         return "" if self.closed or self._state is None or self.is_source else self._state.problem()
 
-    def state_pieces(self) -> Iterator[bytes | memoryview]:
-        """Yield the encoded state of its logic; nothing if that is closed."""
+    def state_pieces(self, checkpoint: int) -> Iterator[bytes | memoryview]:
+        """Yield the encoded state of its logic for a checkpoint; nothing if that is closed."""
         if not self.closed and self._state is not None:
-            yield from self._state.pieces()
+            yield from self._state.pieces(checkpoint)
+
+    def earlier_parts(self) -> tuple[StatePart, ...]:
+        """Return the parts of a keyed state that are in earlier checkpoints, once its pieces are encoded."""
+        return () if self.keyed is None or self.closed else self.keyed.state.earlier()
+
+    def part_written(self, part: StatePart) -> None:
+        """Note where a checkpoint has its part of a keyed state."""
+        if self.keyed is not None:
+            self.keyed.state.written(part)
 
     def saved_state(self, size: int) -> TaskState:
         """Return the runtime's part of its state at a checkpoint.
@@ -424,21 +437,28 @@ class Task:
         Tuples in the out-queues are not part of it: the barrier follows them, so their receivers
         process them before they save.
         """
-        now, self._state_size = self.context.now(), size
+        now, self._state_size = self.context.now(), size if self.keyed is None else self.keyed.state.size
         return TaskState(
             self.ended,
             self.counted,
-            tuple(when - now for when in self.context.timers),
+            self._timers(now),
             self.inbox.ended_channels(),
             tuple(queue.turn for queue in self.queues),
             size,
             b"" if self.guard is None else self.guard.save(),
         )
 
-    def restore(self, state: TaskState, logic: bytes) -> None:
+    def _timers(self, now: float) -> tuple[float, ...]:
+        """Return the seconds to its timers; those of keys are in their state."""
+        return () if self.keyed is not None else tuple(when - now for when in self.context.timers)
+
+    def restore(self, state: TaskState, logic: bytes, parts: Sequence[tuple[StatePart, bytes]] = ()) -> None:
         """Restore the state of a checkpoint; all of its earlier output has been processed to the end."""
         now = self.context.now()
-        self._load_logic(logic, state.letters, [now + after for after in state.timers])
+        if self.keyed is None:
+            self._load_logic(logic, state.letters, [now + after for after in state.timers])
+        else:
+            self._load_keyed(partial(self.keyed.state.restore, parts), state.letters)
         self.counted = self._progressed = self._marked = state.counted
         self.inbox.end_channels(state.ended_inputs)
         for queue, turn in zip(self.queues, state.turns, strict=True):
@@ -449,8 +469,10 @@ class Task:
         self.pending = [(first or checkpoint, pair) for first, pair in self.pending]
         return tuple(pair for _, pair in self.pending)
 
-    def forget_files(self, checkpoint: int) -> None:
-        """Forget the files that a complete checkpoint publishes."""
+    def completed(self, checkpoint: int) -> None:
+        """Forget the files that a complete checkpoint publishes; the next one has the changes since it."""
+        if self.keyed is not None:
+            self.keyed.state.completed(checkpoint)
         self.pending = [(first, pair) for first, pair in self.pending if first == 0 or first > checkpoint]
 
     # Moves
@@ -512,7 +534,7 @@ class Task:
             slot,
             self.suspended_at,
             self._saved,
-            tuple(when - now for when in self.context.timers),
+            self._timers(now),
             self.ended,
             self.counted,
             self._progressed,
@@ -529,7 +551,11 @@ class Task:
 
     def load(self, state: MovingTask, now: float, decode: Callable[[OutQueue, Waiting], Batch]) -> None:
         """Restore the state that it had on another worker."""
-        self._load_logic(state.logic, state.letters, [now + after for after in state.timers])
+        if self.keyed is None:
+            self._load_logic(state.logic, state.letters, [now + after for after in state.timers])
+        else:
+            self._state_size = len(state.logic)
+            self._load_keyed(partial(self.keyed.state.load, state.logic), state.letters)
         self.pending = [(0, (name, final)) for name, final in state.pending]
         self.counted, self._progressed = state.counted, state.progressed
         self.inbox.load(state.inputs)
@@ -543,6 +569,15 @@ class Task:
         if self.guard is not None:
             self.guard.load(dead_letters)
         self.context.timers = timers
+
+    def _load_keyed(self, load: Callable[[], None], dead_letters: bytes) -> None:
+        assert self.keyed is not None
+        if not self.closed:
+            call_author(load, name="restore")
+            self.context.timers.clear()
+            self.keyed.resume()
+        if self.guard is not None:
+            self.guard.load(dead_letters)
 
     # Reports
 
@@ -591,6 +626,8 @@ def batch_process(operator: Operator[Any, Any]) -> Process:
     if type(operator) is FilterOperator:
         predicate = operator.predicate
         return lambda values: [value for value in values if predicate(value)]
+    if isinstance(operator, KeyedRunner):
+        return operator.run
     process = operator.process
 
     def run(values: Iterator[Any]) -> list[Any]:

@@ -1,38 +1,19 @@
-"""Counting: an operator with running counts, and a sink that stores the latest count of each name."""
+"""Counting: a function that counts a name, and a sink that stores the latest count of each name."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
-from penstock.api.contracts import Operator, TaskContext
+from penstock.api.contracts import TaskContext
 from penstock.api.sinks.json_lines import JsonLines
 from penstock.model.decoding import json_lines_decoder
-
-T = TypeVar("T")
 
 Count = tuple[str, int]
 """A name and its count so far."""
 
 
-class RunningCounts(Operator[T, Count]):
-    """Counts names and emits each new count; a subclass's `process` decides what is counted."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
-
-    def add(self, name: str) -> tuple[Count]:
-        """Increment the count of a name."""
-        count = self.counts.get(name, 0) + 1
-        self.counts[name] = count
-        return ((name, count),)
-
-    def snapshot(self) -> dict[str, int]:
-        """Return all counts."""
-        return dict(self.counts)
-
-    def restore(self, state: dict[str, int]) -> None:
-        """Continue from counts."""
-        self.counts = state
+def count_name(count: int, name: str) -> tuple[int, Count]:
+    """Return the next count of a name, as its state and as the output."""
+    return count + 1, (name, count + 1)
 
 
 class LatestCounts(JsonLines):

@@ -21,7 +21,7 @@ from penstock.api.sinks.discard import Discard
 from penstock.api.sinks.json_lines import JsonLines
 from penstock.model.topology import Application
 from penstock.workloads.running.blueprint import Blueprint, Feed
-from penstock.workloads.running.counts import Count, LatestCounts, RunningCounts
+from penstock.workloads.running.counts import Count, LatestCounts, count_name
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 LINES_A_SECOND = 10
@@ -175,12 +175,9 @@ def postings(entry: LogEntry) -> Posting:
     return Posting(hashlib.blake2b(text.encode(errors="replace"), digest_size=8).hexdigest(), tuple(sorted(terms)))
 
 
-class CountTypes(RunningCounts[LogEntry]):
-    """The number of entries of each type."""
-
-    def process(self, value: LogEntry) -> tuple[Count]:
-        """Count an entry's type."""
-        return self.add(value.entry_type)
+def count_type(count: int, entry: LogEntry) -> tuple[int, Count]:
+    """Return the next count of an entry's type, as its state and as the output."""
+    return count_name(count, entry.entry_type)
 
 
 def log_processing_flow(application: Application, feed: Feed, output: bool = True) -> Dataflow:
@@ -194,7 +191,8 @@ def log_processing_flow(application: Application, feed: Feed, output: bool = Tru
     lines = flow.source(name, own.source(LogLines(own.seed)), emits=str, **model.costs(name))
     entries = flow.map("rules", parse, model.outlet(lines, "rules"), **model.costs("rules"))
     index = flow.map("index", postings, model.outlet(entries, "index"), **model.costs("index"))
-    counts = flow.operator("count", CountTypes, model.outlet(entries, "count", "entry_type"), **model.costs("count"))
+    grouped = model.outlet(entries, "count", "entry_type")
+    counts = flow.stateful_map("count", count_type, grouped, initial=0, **model.costs("count"))
     databases: dict[str, Sink[Any]] = {
         "index-database": JsonLines("output/index") if output else Discard(),
         "count-database": LatestCounts() if output else Discard(),

@@ -7,7 +7,7 @@ from penstock.api.keys import Named
 from penstock.api.sinks.discard import Discard
 from penstock.model.topology import Application
 from penstock.workloads.running.blueprint import Blueprint, Feed
-from penstock.workloads.running.counts import Count, LatestCounts, RunningCounts
+from penstock.workloads.running.counts import LatestCounts, count_name
 from penstock.workloads.running.text import Sentences
 
 QUEUE = "queue-source"  # of two sources, the one that does not read files
@@ -18,14 +18,6 @@ _WORD = re.compile(r"[^\W\d_]+")
 def split(sentence: str) -> list[str]:
     """Return the words of a sentence: runs of letters, in lower case."""
     return _WORD.findall(sentence.lower())
-
-
-class CountWords(RunningCounts[str]):
-    """The number of occurrences of each word."""
-
-    def process(self, value: str) -> tuple[Count]:
-        """Count a word."""
-        return self.add(value)
 
 
 def word_count_flow(application: Application, feed: Feed, output: bool = True) -> Dataflow:
@@ -42,7 +34,8 @@ def word_count_flow(application: Application, feed: Feed, output: bool = True) -
     words = flow.flat_map(
         "split", split, *(model.outlet(source, "split") for source in sources), **model.costs("split")
     )
-    counts = flow.operator("count", CountWords, model.outlet(words, "count", Named("word")), **model.costs("count"))
+    grouped = model.outlet(words, "count", Named("word"))
+    counts = flow.stateful_map("count", count_name, grouped, initial=0, **model.costs("count"))
     database = LatestCounts() if output else Discard()
     flow.sink("database", database, model.outlet(counts, "database"), **model.costs("database"))
     return flow

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.api.contracts import Operator
 from penstock.api.dataflow import Dataflow
 from penstock.api.keys import Named
 from penstock.api.sinks.discard import Discard
@@ -20,7 +21,7 @@ from penstock.model.cluster import Cluster, Distances, Machine
 from penstock.model.topology import Grouping
 from penstock.papers.hone.live.episodes import STEADY, Episodes, EpisodeSentences, Lengths, sentences
 from penstock.planning.planner import Planner
-from penstock.workloads.running.counts import Count, RunningCounts
+from penstock.workloads.running.counts import Count
 from penstock.workloads.storm_applications import EXPONENTIAL, gamma
 
 WORD_BYTES = 52  # of a word's tuple in DSPBench, most of it not the word
@@ -44,23 +45,26 @@ def split(sentence: str) -> list[Word]:
     return [Word(text) for text in sentence.split()]
 
 
-class CountWords(RunningCounts[Word]):
+class CountWords(Operator[Word, Count]):
     """Counts words; every eighth count is passed on, so that a database is updated at low cost."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self._counts: dict[str, int] = {}
         self._seen = 0
 
     def process(self, value: Word) -> tuple[Count] | None:
         """Count a word."""
         self._seen += 1
-        counted = self.add(value.text)
-        return None if self._seen % PASSED_ON else counted
+        count = self._counts[value.text] = self._counts.get(value.text, 0) + 1
+        return None if self._seen % PASSED_ON else ((value.text, count),)
+
+    def snapshot(self) -> dict[str, int]:
+        """Return all counts."""
+        return self._counts
 
     def restore(self, state: dict[str, int]) -> None:
         """Continue from restored counts."""
-        super().restore(state)
-        self._seen = sum(state.values())
+        self._counts, self._seen = state, sum(state.values())
 
 
 @dataclass(frozen=True)

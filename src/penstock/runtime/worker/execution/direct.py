@@ -173,6 +173,8 @@ class Direct:
     def _process(self, task: Task, item: Delivery, started: float, deadline: float) -> None:
         """Process tuples of a batch, each sampled one alone, until the time is over or the next needs a later retry."""
         clock, guard, size = self.now, task.guard, task.batch_size
+        if task.keyed is not None:
+            task.keyed.select(item.channel.stream)
         emitted: list[Any] = []
         sampled: list[SampledTuple] = []
         left = min(task.portion(), len(item.values) - item.taken)

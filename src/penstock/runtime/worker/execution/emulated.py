@@ -247,6 +247,8 @@ class Emulated:
             delivery = task.inbox.waiting[0]
             assert isinstance(delivery, Delivery)
             values, mark = delivery.peek(1)
+            if task.keyed is not None:
+                task.keyed.select(delivery.channel.stream)
             emitted = self._run(task, values, at)
             if emitted is None:
                 return
