@@ -4,6 +4,7 @@ import gc
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,9 +21,12 @@ settings.load_profile("penstock")
 
 MEMORY_PER_WORKER = 3 << 30  # bytes: the tests' own process, Java and the Python processes of its tasks
 NICE = 5
+IN_MEMORY, ENOUGH = Path("/dev/shm"), 4 << 30  # bytes
 JAVA_HOME = os.environ.get("JAVA_HOME")
 NO_JAVA = Path(__file__).with_name("no_java")
 os.environ.pop("COLUMNS", None)  # the processes of xdist have it, and it sets the width of tables
+if IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free >= ENOUGH:  # flushing to a disk takes as long as computing
+    os.environ["TMPDIR"] = tempfile.tempdir = str(IN_MEMORY)
 os.environ["PENSTOCK_TESTS_JAVA"] = str(Path(JAVA_HOME, "bin", "java")) if JAVA_HOME else shutil.which("java") or ""
 
 
