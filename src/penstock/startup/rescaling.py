@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from penstock.api.contracts import Sink, Source
 from penstock.api.dataflow import Dataflow, Part
 from penstock.api.keys import KEY_GROUPS, owner
-from penstock.model.decoding import msgpack_decoder
+from penstock.model.decoding import decode_msgpack, msgpack_decoder
 from penstock.model.errors import InvalidInput, with_type
 from penstock.model.topology import Kind
 from penstock.runtime.layout import Layout
@@ -187,7 +187,7 @@ def _pending(tasks: Sequence[_Task], task: int, after: int) -> tuple[tuple[str, 
 
 
 def _position(state: bytes) -> str:
-    decoded = msgspec.msgpack.decode(state, strict=False)
+    decoded = decode_msgpack(state, strict=False)
     try:
         return msgspec.json.encode(decoded).decode()
     except (TypeError, ValueError):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from penstock.model.decoding import Undecodable, guard
+from penstock.model.decoding import Undecodable, msgpack_decoder
 from penstock.model.errors import FileProblem, InvalidInput, shown
 
 FULL = 1
@@ -149,7 +149,7 @@ def read_states(parts: Iterable[bytes], path: str) -> dict[Hashable, Any]:
 
 def _decoder(key: Any, state: Any) -> Callable[[bytes | memoryview], Any]:
     entry = tuple[key, state, float | None, float | None]
-    return guard(msgspec.msgpack.Decoder(tuple[list[entry], list[key]]).decode)
+    return msgpack_decoder(tuple[list[entry], list[key]])
 
 
 def _keys(entries: list[Entry]) -> list[Hashable]:
