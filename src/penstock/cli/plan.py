@@ -100,9 +100,9 @@ def plan(
     """Choose where each task runs; predict throughput and latency.
 
     Compares the placements of the named policies. Throughput is in source tuples per second with settled
-    back-pressure; rate is the sustained one if every stream splits evenly; delay is the network's part of the path from
-    source to sink; traffic is what leaves a machine per source tuple. All are estimates: nothing runs. Tuple policies
-    are kept in the saved plan, for run and apply. With --model the trained latency replaces delay and the objective.
+    back-pressure; delay is the network's part of the path from source to sink; traffic is what leaves a machine per
+    source tuple. All are estimates: nothing runs. Tuple policies are kept in the saved plan, for run and apply. With
+    --model the trained latency replaces delay and the objective.
     For sparcle-refined it also prints how far its rate may be from the best, as far as one second of search shows;
     sparcle-refined:bound=true searches for up to 30 s. With --parallelism the plan's number of tasks differs from the
     application's; auto finds it, by default with greedy-sorted.
@@ -121,19 +121,16 @@ def plan(
     if automatic:
         plan_sizing.refuse_sizing_options(goal, model)
         sizing = plan_sizing.find_sizing(wanted, machines, names if policy else None, rate, seed, quiet=as_json)
-        found = sizing.decision
-        planner, decisions = (Planner(wanted, machines, seed=seed), []) if found is None else (found[0], [found[1]])
+        planner, decisions = sizing.planned(machines, seed)
     else:
         latency = plan_latency.latency_of(wanted, machines, model, rate, tables, run)
         planner = Planner(wanted, machines, goal, seed, latency=latency)
         decisions = list(_with_progress(planner, names, quiet=as_json))
     best = planner.best(decisions)
-    if save is not None and best is not None:
-        save_file(replace(planner.plan(best), tuples=tuples), save)
     if plot is not None:
         plot_decisions(planner, decisions, plot)
-    if svg is not None and best is not None:
-        _draw(planner, best, svg)
+    if best is not None:
+        _write(planner, best, tuples, save, svg)
     if as_json:
         _print_json(planner, decisions, best, explain, tuples, power, sizing)
     else:
@@ -143,6 +140,14 @@ def plan(
         _print_files(best, save, (plot, svg if best is not None else None), tuples, planner)
     if best is None:
         raise typer.Exit(1)
+
+
+def _write(planner: Planner, best: Decision, tuples: TuplePolicies, save: Path | None, svg: Path | None) -> None:
+    """Write the plan and the drawing that were requested."""
+    if save is not None:
+        save_file(replace(planner.plan(best), tuples=tuples), save)
+    if svg is not None:
+        _draw(planner, best, svg)
 
 
 def _tuple_policies(

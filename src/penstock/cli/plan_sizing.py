@@ -47,15 +47,14 @@ class Sizing(NamedTuple):
         found = {policy: size for policy, size in self.sizes.items() if isinstance(size, Sized)}
         return min(found, key=lambda policy: self._rank(found[policy])) if found else None
 
-    @property
-    def decision(self) -> tuple[Planner, Decision] | None:
-        """The best size as a decision, and the planner for its parallelism."""
+    def planned(self, cluster: Cluster, seed: int) -> tuple[Planner, list[Decision]]:
+        """Return the best size as a decision, if there is one, with the planner for its parallelism."""
         if self.best is None:
-            return None
+            return Planner(self.application, cluster, seed=seed), []
         size = self.sizes[self.best]
         assert isinstance(size, Sized), "so is the best"
         planner, decision = self.sizers[self.best].decision(size)
-        return planner, Decision(decision.policy, decision.result, decision.evaluation, self.seconds[self.best])
+        return planner, [Decision(decision.policy, decision.result, decision.evaluation, self.seconds[self.best])]
 
     @property
     def sufficient(self) -> bool:

@@ -28,44 +28,52 @@ USUAL_INTERVAL_S = 300.0  # of the recording
 FIXED = "fixed"
 HOUR_S = 3600.0
 
+ArrivalsArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="ARRIVALS",
+        help="Arrivals of all sources together: a trace, FILE:rate=6000,speed=300, or a process such as "
+        "diurnal:rate=400.",
+    ),
+]
+ScalingOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scaling",
+        help="Scaling policy, NAME or NAME:PARAMETER=VALUE; repeatable; all: all others; default: all.",
+        autocompletion=inputs.completing(*names(PolicyKind.SCALING), "all"),
+    ),
+]
+PlacementOption = Annotated[str, typer.Option("--policy", help="Policy that places the tasks.", metavar="POLICY")]
+IntervalsOption = Annotated[int, typer.Option(help="Number of intervals to simulate.", min=1)]
+KnownOption = Annotated[int, typer.Option(help="Intervals before, which policies know as the past.", min=0)]
+IntervalOption = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", help="Simulated length of an interval; default: five minutes of a recording."),
+]
+PauseOption = Annotated[
+    float, typer.Option(metavar="SECONDS", help="Time for which a rescale suspends the application.", min=0)
+]
+LateOption = Annotated[float, typer.Option(metavar="SECONDS", help="Latency above which a tuple is late.")]
+PlotOption = Annotated[Path | None, typer.Option(help="Draw lateness, cost and machines over time.")]
+
 
 def scaling(
     application: inputs.ApplicationArgument,
     cluster: inputs.ClusterArgument,
-    arrivals: Annotated[
-        str,
-        typer.Argument(
-            metavar="ARRIVALS",
-            help="Arrivals of all sources together: a trace, FILE:rate=6000,speed=300, or a process such as "
-            "diurnal:rate=400.",
-        ),
-    ],
+    arrivals: ArrivalsArgument,
     parameter: inputs.SetOption = None,
     parameters: inputs.ParametersOption = None,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--scaling",
-            help="Scaling policy, NAME or NAME:PARAMETER=VALUE; repeatable; all: all others; default: all.",
-            autocompletion=inputs.completing(*names(PolicyKind.SCALING), "all"),
-        ),
-    ] = None,
-    placement: Annotated[
-        str, typer.Option("--policy", help="Policy that places the tasks.", metavar="POLICY")
-    ] = USUAL_POLICY,
-    intervals: Annotated[int, typer.Option(help="Number of intervals to simulate.", min=1)] = 288,
-    known: Annotated[int, typer.Option(help="Intervals before, which policies know as the past.", min=0)] = 0,
-    interval: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="Simulated length of an interval; default: five minutes of a recording."),
-    ] = None,
-    pause: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Time for which a rescale suspends the application.", min=0)
-    ] = 0.1,
-    late: Annotated[float, typer.Option(metavar="SECONDS", help="Latency above which a tuple is late.")] = 0.1,
+    policy: ScalingOption = None,
+    placement: PlacementOption = USUAL_POLICY,
+    intervals: IntervalsOption = 288,
+    known: KnownOption = 0,
+    interval: IntervalOption = None,
+    pause: PauseOption = 0.1,
+    late: LateOption = 0.1,
     seed: inputs.SeedOption = 0,
     costs: CostsOption = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw lateness, cost and machines over time.")] = None,
+    plot: PlotOption = None,
     as_json: inputs.JsonOption = False,
 ) -> None:
     """Compare scaling policies on recorded arrivals.
