@@ -24,7 +24,7 @@ run: $(READY) java ## Run word count on embedded Spark over an emulated cluster,
 # Without compiled modules, each test process compiles all tests and the package, and each process of a run the package.
 test test-fast: export PYTHONDONTWRITEBYTECODE :=
 
-test: $(KERNELS) java ## Run all tests, one process per core and two more, since some wait
+test: $(KERNELS) java ## Run all tests, one process per core and one more, since some wait
 	@$(BIN)/python -m pytest -n auto --dist worksteal --durations=20 $(PYTEST_ARGS)
 
 test-fast: $(KERNELS) ## Run the tests that need no Java and compute little

@@ -34,10 +34,10 @@ os.environ["PENSTOCK_TESTS_JAVA"] = str(Path(JAVA_HOME, "bin", "java")) if JAVA_
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return how many processes `-n auto` starts: one per core, fewer if the memory does not suffice for them.
 
-    Two more if tests start Java, because these mostly wait.
+    One more if tests start Java, because these mostly wait.
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(1, min(len(os.sched_getaffinity(0)) + 2 * _with_java(config), memory // MEMORY_PER_WORKER))
+    return max(1, min(len(os.sched_getaffinity(0)) + _with_java(config), memory // MEMORY_PER_WORKER))
 
 
 def pytest_configure(config: pytest.Config) -> None:
