@@ -148,5 +148,5 @@ def test_a_dataflow_is_resized() -> None:
         flow.resized({"cuont": 2})
     with pytest.raises(InvalidInput, match=r"^parallelism.count: keys can be distributed to at most 4096 tasks"):
         flow.resized({"count": 5000})
-    with pytest.raises(InvalidInput, match=r"^parallelism.count.parallelism: expected"):
+    with pytest.raises(InvalidInput, match=r"^parallelism.count: expected"):
         flow.resized({"count": 0})

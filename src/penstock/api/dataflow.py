@@ -33,6 +33,7 @@ from penstock.api.tuple_types import (
 )
 from penstock.model.entity import Name, to_invalid_input
 from penstock.model.errors import InvalidInput, PenstockError, UnknownName, nearest, refuse_duplicates, with_type
+from penstock.model.parallelism import with_tasks
 from penstock.model.topology import Application, Component, Grouping, Kind, Stream
 
 AuthorLogic = Logic | KeyedOperator[Any, Any, Any]
@@ -312,12 +313,7 @@ class Dataflow:
             path = f"parallelism.{name}"
             if name not in parts:
                 raise UnknownName(path, f"{self.name!r} has no component {name!r}; {nearest(name, parts)}")
-            component = parts[name].component
-            if count != component.parallelism:
-                try:
-                    parts[name] = replace(parts[name], component=msgspec.structs.replace(component, parallelism=count))
-                except InvalidInput as error:
-                    raise error.below(path) from None
+            parts[name] = replace(parts[name], component=with_tasks(parts[name].component, count))
             for outlet in parts[name].inputs:
                 _check_tasks(path, outlet, parts[name].component)
         return Dataflow(self.name, parts)

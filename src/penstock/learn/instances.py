@@ -79,7 +79,7 @@ def huge_pair(rng: np.random.Generator) -> Pair:
 def sized_pair(rng: np.random.Generator, tasks: int) -> Pair:
     """Draw a pair of any structure with about this number of tasks, a tenth as many machines and a third of the slots.
 
-    Clusters that lack memory are drawn again.
+    Pairs with fewer than three quarters of these slots are drawn again.
     """
     near = tasks // 10
     shape = Shape(components=max(6, tasks // 25), tasks=tasks + near, machines=tasks // 10, slots=tasks // 3)

@@ -39,7 +39,7 @@ def resized(topology: SomeTopology, parallelism: Parallelism) -> SomeTopology:
         if name not in topology.index:
             problem = f"no component is named {name!r}; {nearest(name, topology.index)}"
             raise UnknownName(f"parallelism.{name}", problem)
-    components = tuple(_with_tasks(component, parallelism.get(component.name)) for component in topology.components)
+    components = tuple(with_tasks(component, parallelism.get(component.name)) for component in topology.components)
     return msgspec.structs.replace(topology, components=components)
 
 
@@ -91,7 +91,8 @@ def shares_work(topology: Topology, name: str) -> bool:
     return not groupings & {Grouping.ALL, Grouping.GLOBAL}
 
 
-def _with_tasks(component: Component, number: int | None) -> Component:
+def with_tasks(component: Component, number: int | None) -> Component:
+    """Return the component with a number of tasks; None: with its own."""
     if number is None or number == component.parallelism:
         return component
     try:
